@@ -1,0 +1,201 @@
+"""The batch kernels: one scalar loop over worlds, each of them stepped from the first array to the last.
+
+B = 1 and B = 4096 run the same code, and no world ever looks at its neighbour.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from cloudrl.actions import N_OPS, NOOP
+from cloudrl.dynamics import load
+from cloudrl.dynamics.tick import tick
+from cloudrl.jit import kernel
+from cloudrl.memory import immune
+from cloudrl.memory.signature import N_EVENTS, context
+from cloudrl.observation import observe
+from cloudrl.reward.terms import reward
+from cloudrl.safety.layer import broken_rules, judge, verdict, write_mask
+from cloudrl.scenarios.generator import populate
+from cloudrl.seeding import BELIEF, mix, stream, uniform
+from cloudrl.measurements import draw_epss
+from cloudrl.scenarios.generator import LEAK_CLASSES, poisson
+from cloudrl.types import ADMISSIBLE, CRASHED, DELETED, INVALID, QUEUE, VETOED
+
+ENFORCE, OBSERVE, OFF = range(3)
+
+
+class Rules(NamedTuple):
+    """Everything constant while a simulator runs."""
+
+    params: np.ndarray  # (1,) PARAMS
+    weights: np.ndarray  # (1,) REWARD
+    profile: np.ndarray  # (2, L) load profile
+    allowed_ops: int  # bit set: the action set
+    mode: int  # ENFORCE, OBSERVE, OFF
+    memory_on: bool
+    memory_write: bool
+    window: int  # ticks of the immune memory
+
+
+class Scratch(NamedTuple):
+    """Work space, one per simulator."""
+
+    rules: np.ndarray  # (N_RULES,) int64
+    antibodies: np.ndarray  # (N,) int64
+
+
+@kernel
+def refresh(rules, tables, w, groups, resources, edges, scratch):  # type: ignore[no-untyped-def]
+    """Recall and judge: what memory and safety say of the world as it now is."""
+    if rules.memory_on:
+        for i in range(w.n_resources):
+            r = resources[i]
+            c = context(groups[r.group], r)
+            scratch.antibodies[i] = tables.antibodies[c]
+            r.memory_risk = tables.risk[c]
+    judge(
+        rules.params[0], w, groups, resources, edges,
+        scratch.antibodies, rules.allowed_ops, rules.mode != OFF, scratch.rules,
+    )  # fmt: skip
+
+
+@kernel
+def step_world(rules, tables, w, groups, resources, edges, pending, action, scratch):  # type: ignore[no-untyped-def]
+    """Judge `action`, play one tick, reward it. Returns how many memory signatures changed."""
+    p = rules.params[0]
+    op, slot = NOOP, 0
+    w.verdict = ADMISSIBLE
+    if action != resources.shape[0] * N_OPS:
+        slot = action // N_OPS
+        op = action - slot * N_OPS
+        if action < 0 or slot >= resources.shape[0]:
+            w.verdict = INVALID
+        else:
+            w.verdict = verdict(resources[slot], op)
+        if w.verdict == INVALID:
+            w.invalid += 1
+            op = NOOP
+        elif w.verdict == VETOED:
+            w.vetoed += 1
+            if rules.mode == ENFORCE:
+                op = NOOP
+            else:
+                w.violations += 1
+    w.executed = slot * N_OPS + op if op != NOOP else resources.shape[0] * N_OPS
+    if rules.memory_on and op != NOOP:
+        group = resources[slot].group
+        immune.note(pending, context(groups[group], resources[slot]) * N_EVENTS + op, group, w.tick)
+    tick(p, rules.profile, w, groups, resources, edges, op, slot)
+    reward(rules.weights[0], w)
+    if rules.memory_on:
+        return immune.watch(w, groups, resources, pending, rules.window, tables, rules.memory_write)
+    return 0
+
+
+@kernel
+def step_batch(rules, tables, state, actions, scratch, rewards, observations, masks, look):  # type: ignore[no-untyped-def]
+    """One tick of every world. `look`: also write observations and masks. Returns changed memory signatures."""
+    changed = 0
+    for b in range(state.worlds.shape[0]):
+        w = state.worlds[b]
+        changed += step_world(
+            rules, tables, w, state.groups[b], state.resources[b], state.edges[b], state.pending[b], actions[b], scratch
+        )
+        rewards[b] = w.reward
+        if look:
+            look_at(rules, tables, state, b, scratch, observations[b], masks[b])
+    return changed
+
+
+@kernel
+def run_batch(rules, tables, state, actions, scratch, rewards):  # type: ignore[no-untyped-def]
+    """One tick of every world without looking at it: the rules are judged, nothing is observed."""
+    for b in range(state.worlds.shape[0]):
+        w = state.worlds[b]
+        step_world(
+            rules, tables, w, state.groups[b], state.resources[b], state.edges[b], state.pending[b], actions[b], scratch
+        )
+        rewards[b] = w.reward
+
+
+@kernel
+def look_at(rules, tables, state, b, scratch, observation, mask):  # type: ignore[no-untyped-def]
+    """Refresh the verdicts of world `b`; write its observation and mask."""
+    w = state.worlds[b]
+    refresh(rules, tables, w, state.groups[b], state.resources[b], state.edges[b], scratch)
+    observe(rules.params[0], w, state.groups[b], state.resources[b], state.edges[b], observation)
+    write_mask(state.resources[b], rules.mode == ENFORCE, mask)
+
+
+@kernel
+def look_batch(rules, tables, state, scratch, observations, masks):  # type: ignore[no-untyped-def]
+    """Refresh verdicts, observations and masks of every world."""
+    for b in range(state.worlds.shape[0]):
+        look_at(rules, tables, state, b, scratch, observations[b], masks[b])
+
+
+@kernel
+def reset_batch(rules, tables, blueprints, sizes, templates, which, seeds, state, scratch, observations, masks):  # type: ignore[no-untyped-def]
+    """Build the worlds `which` anew from `seeds` and shapes `templates`."""
+    p = rules.params[0]
+    for k in range(which.shape[0]):
+        b = which[k]
+        w = state.worlds[b]
+        populate(
+            p, sizes, blueprints, templates[k], seeds[k], rules.profile.shape[1],
+            w, state.groups[b], state.resources[b], state.edges[b],
+        )  # fmt: skip
+        load.look_ahead(w, rules.profile)
+        immune.forget(state.pending[b])
+        look_at(rules, tables, state, b, scratch, observations[b], masks[b])
+
+
+@kernel
+def explain(rules, tables, w, groups, resources, edges, slot, scratch):  # type: ignore[no-untyped-def]
+    """scratch.rules[k] = ops that rule k forbids on `slot`."""
+    if rules.memory_on:
+        scratch.antibodies[slot] = tables.antibodies[context(groups[resources[slot].group], resources[slot])]
+    broken_rules(rules.params[0], w, groups, resources, edges, scratch.antibodies, slot, scratch.rules)
+
+
+@kernel
+def resample(p, w, resources, salt):  # type: ignore[no-untyped-def]
+    """Replace what an agent cannot know by a draw from what it can: future luck and hidden state.
+
+    Planners get forks only through this: new random streams; hidden vulnerabilities and unseen exposure from their
+    arrival rates since the last look; a burst's and a repair's remaining time; wear; health behind a late sensor.
+    """
+    w.key = mix(w.key ^ mix(np.uint64(salt)))
+    for i in range(w.n_resources):
+        r = resources[i]
+        if r.status >= DELETED:
+            continue
+        draws = stream(w.key, BELIEF, w.tick)
+        since = float(r.ticks_since_analyze)
+        r.hidden_count = poisson(p.vulnerability_rate * since, uniform(draws, i, 0))
+        r.hidden_epss = 0.0
+        for k in range(r.hidden_count):
+            more = stream(w.key, BELIEF, w.tick + (k + 1) * p.ticks)
+            r.hidden_epss += draw_epss(p, uniform(more, i, 1), uniform(more, i, 2), uniform(more, i, 3))
+        if r.logging:
+            r.exposed = r.exposure_seen
+        elif not r.exposure_seen:
+            r.exposed = 1 if uniform(draws, i, 4) < min(0.5, p.exposure_rate * since + p.initial_exposed) else 0
+        u = uniform(draws, i, 5)
+        scale = LEAK_CLASSES[0] if u < 0.5 else (LEAK_CLASSES[1] if u < 0.8 else LEAK_CLASSES[2])
+        r.leak = 0.0 if r.kind == QUEUE else p.health_leak * scale
+        if r.status == CRASHED:
+            r.repair_ticks = 1 + int(2.0 * p.repair_median_ticks * uniform(draws, i, 6))
+        r.health = r.past_health[r.lag]
+    if w.burst_ticks > 0:
+        w.burst_ticks = 1 + int(p.burst_ticks_max * uniform(stream(w.key, BELIEF, w.tick), 1_000_000, 0))
+
+
+@kernel
+def resample_batch(p, state, salt):  # type: ignore[no-untyped-def]
+    """`resample` every world, each with its own luck."""
+    for b in range(state.worlds.shape[0]):
+        resample(p[0], state.worlds[b], state.resources[b], salt * 1_000_003 + b + 1)

@@ -1,0 +1,113 @@
+"""Named scenarios, read from configs/scenario/*.yaml: the one place where constants live."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import asdict, fields, is_dataclass
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from cloudrl.scenarios.blueprint import Blueprints
+from cloudrl.scenarios.schema import Scenario
+from cloudrl.scenarios.topology import blueprint
+from cloudrl.seeding import TEST_SEEDS, VALIDATION_SEEDS
+
+CONFIG_DIR = Path(__file__).resolve().parents[2] / "configs"
+SUITES = {"easy": "CloudOps-Easy-v1", "medium": "CloudOps-Medium-v1", "hard": "CloudOps-Hard-v1", "quiet": "CloudOps-Stress-Quiet-v1"}
+
+
+def load_scenario(name: str, **changes: Any) -> Scenario:
+    """The scenario configs/scenario/<name>.yaml. `changes`: dotted leaf names, `load.burst_high=2.0` as load__burst_high."""
+    values = _read(name)
+    scenario = fill(Scenario(), values, f"scenario {name}")
+    for key, value in changes.items():
+        set_leaf(scenario, key.replace("__", "."), value)
+    return scenario
+
+
+def set_leaf(scenario: Scenario, dotted: str, value: Any) -> None:
+    """Set one field by its dotted name. Raises ValueError if there is none."""
+    node: Any = scenario
+    *path, leaf = dotted.split(".")
+    for part in path:
+        node = getattr(node, part, None)
+    if node is None or not any(f.name == leaf for f in fields(node)):
+        raise ValueError(f"scenario has no field {dotted}")
+    setattr(node, leaf, value)
+
+
+def available() -> list[str]:
+    """Names of the scenarios that ship."""
+    skip = {"base", "topologies", "estate"}
+    return sorted(p.stem for p in (CONFIG_DIR / "scenario").glob("*.yaml") if p.stem not in skip)
+
+
+def _read(name: str) -> dict[str, Any]:
+    path = CONFIG_DIR / "scenario" / f"{name}.yaml"
+    if not path.exists():
+        raise ValueError(f"no scenario {name!r}; there are {', '.join(available())}")
+    values = yaml.safe_load(path.read_text()) or {}
+    merged: dict[str, Any] = {}
+    for parent in values.pop("defaults", []):
+        if parent != "_self_":
+            merged = _merge(merged, _read(parent))
+    return _merge(merged, values)
+
+
+def _merge(below: dict[str, Any], above: dict[str, Any]) -> dict[str, Any]:
+    out = dict(below)
+    for key, value in above.items():
+        out[key] = _merge(out[key], value) if isinstance(value, dict) and isinstance(out.get(key), dict) else value
+    return out
+
+
+def fill(config: Any, values: dict[str, Any], where: str) -> Any:
+    """Set the fields of a dataclass from a mapping. Raises ValueError for a key that is not a field."""
+    known = {f.name for f in fields(config)}
+    for key, value in values.items():
+        if key not in known:
+            raise ValueError(f"{where}: unknown key {key!r}; known are {', '.join(sorted(known))}")
+        old = getattr(config, key)
+        if is_dataclass(old):
+            fill(old, value, f"{where}.{key}")
+        else:
+            setattr(config, key, float(value) if isinstance(old, float) and isinstance(value, (int, str)) else value)
+    return config
+
+
+def topologies() -> dict[str, Any]:
+    """The named shapes of the suites."""
+    data: dict[str, Any] = yaml.safe_load((CONFIG_DIR / "scenario" / "topologies.yaml").read_text())
+    return data
+
+
+def shapes(scenario: Scenario) -> tuple[Blueprints, dict[str, list[int]]]:
+    """The scenario's blueprints, and which of them belong to the splits train, validation and test."""
+    library = topologies()
+    t = scenario.topology
+    splits = {"train": t.train, "validation": t.validation or t.train, "test": t.test or t.train}
+    names = sorted({name for split in splits.values() for name in split})
+    unknown = [name for name in names if name not in library]
+    if unknown or not t.train:
+        raise ValueError(f"scenario {scenario.name}: no topology {unknown or '(topology.train is empty)'}")
+    stacked = Blueprints.stack([blueprint(library[name]) for name in names], scenario.slots)
+    return stacked, {split: [names.index(n) for n in members] for split, members in splits.items()}
+
+
+def split_of(seed: int) -> str:
+    """Which split a seed belongs to: shapes are kept apart as well as seeds."""
+    if seed >= TEST_SEEDS.start:
+        return "test"
+    return "validation" if seed >= VALIDATION_SEEDS.start else "train"
+
+
+def scenario_hash(scenario: Scenario) -> str:
+    """Hash of every constant and shape, for results."""
+    library = topologies()
+    t = scenario.topology
+    used = {n: library.get(n) for n in sorted({*t.train, *t.validation, *t.test})}
+    text = json.dumps([asdict(scenario), used], sort_keys=True, default=str)
+    return hashlib.sha256(text.encode()).hexdigest()[:12]

@@ -1,0 +1,262 @@
+"""The simulator: a batch of worlds that are stepped together, snapshot, forked and asked what if."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from cloudrl import engine, observation
+from cloudrl.actions import ALL_OPS, CORE_OPS, N_OPS, Op, n_actions, noop_index
+from cloudrl.dynamics.load import sine_profile
+from cloudrl.memory.config import MemoryConfig
+from cloudrl.memory.immune import ImmuneMemory, Tables
+from cloudrl.records import record, record_dtype
+from cloudrl.reward.bill import bill, won
+from cloudrl.reward.weights import RewardWeights
+from cloudrl.safety.config import ActionSet, SafetyConfig
+from cloudrl.safety.layer import Verdict, new_scratch
+from cloudrl.safety.rules import RULES
+from cloudrl.scenarios.blueprint import Blueprints
+from cloudrl.scenarios.library import shapes, split_of
+from cloudrl.scenarios.schema import Scenario, params
+from cloudrl.seeding import mix
+from cloudrl.types import ADMISSIBLE, INVALID, STATUS_NAMES, VETOED, State
+
+REWARD = record_dtype(RewardWeights())
+_MODES = {"enforce": engine.ENFORCE, "observe": engine.OBSERVE, "off": engine.OFF}
+
+
+class Simulator:
+    """B worlds of one scenario.
+
+    After `reset` or `step` the arrays `observations` (B, D) float32, `masks` (B, A) bool, `rewards` (B,) float64 and
+    `done` hold the current values; they are the simulator's own buffers and change at the next step: copy what you keep.
+
+    Args:
+        scenario: the distribution of worlds.
+        n_worlds: B.
+        reward: weights of the training reward.
+        safety: mode and action set.
+        memory: an immune memory shared by the worlds; None = no memory.
+        n_slots: pad worlds to this many resources (default: scenario.slots).
+    """
+
+    def __init__(
+        self,
+        scenario: Scenario,
+        n_worlds: int = 1,
+        *,
+        reward: RewardWeights | None = None,
+        safety: SafetyConfig | None = None,
+        memory: ImmuneMemory | None = None,
+        n_slots: int | None = None,
+    ) -> None:
+        if n_worlds < 1:
+            raise ValueError(f"n_worlds is {n_worlds}; it must be at least 1")
+        self.scenario = scenario
+        self.reward_weights = reward or RewardWeights()
+        self.safety = safety or SafetyConfig()
+        self.memory = memory
+        blueprints, self._splits, profile = _build(scenario)
+        self.n_slots = n_slots or scenario.slots
+        self.blueprints = blueprints if self.n_slots == scenario.slots else _pad(blueprints, self.n_slots)
+        t = scenario.topology
+        self._sizes = np.array([t.size_2, t.size_2 + t.size_4])
+        self._templates = {k: np.array(v) for k, v in self._splits.items()}
+        self.params = params(scenario)
+        self.rules = engine.Rules(
+            params=self.params,
+            weights=record(self.reward_weights, REWARD),
+            profile=profile,
+            allowed_ops=CORE_OPS if self.safety.actions is ActionSet.core else ALL_OPS,
+            mode=_MODES[self.safety.mode.value],
+            memory_on=memory is not None and memory.config.enabled,
+            memory_write=memory is not None and memory.writable,
+            window=(memory.config if memory is not None else MemoryConfig()).window_ticks,
+        )
+        self._tables = memory.tables if memory is not None else _NO_MEMORY
+        self._allocate(n_worlds, State.empty(n_worlds, self.n_slots, self.blueprints.edges.shape[1]))
+
+    def _allocate(self, n_worlds: int, state: State) -> None:
+        self.n_worlds = n_worlds
+        self.state = state
+        self._scratch = engine.Scratch(new_scratch(), np.zeros(self.n_slots, np.int64))
+        self.observations = np.zeros((n_worlds, observation.size(self.n_slots)), np.float32)
+        self.masks = np.zeros((n_worlds, self.n_actions), np.bool_)
+        self.rewards = np.zeros(n_worlds)
+
+    # ------------------------------------------------------------------ sizes
+    @property
+    def n_actions(self) -> int:
+        return n_actions(self.n_slots)
+
+    @property
+    def noop(self) -> int:
+        """Flat index of NOOP."""
+        return noop_index(self.n_slots)
+
+    @property
+    def ticks(self) -> int:
+        """Length of an episode."""
+        return self.scenario.horizon.ticks
+
+    # ------------------------------------------------------------------ play
+    def reset(self, seeds: Any, which: Any = None) -> np.ndarray:
+        """Start the worlds `which` (default: all) from `seeds`, one each. Returns the observations (B, D).
+
+        A seed fixes the world and all its luck; its range decides the split the shape is drawn from.
+        """
+        which = np.arange(self.n_worlds) if which is None else np.asarray(which, np.int64)
+        seeds = np.broadcast_to(np.asarray(seeds, np.int64), which.shape)
+        if seeds.size and seeds.min() < 0:
+            raise ValueError(f"seed {seeds.min()} is negative; seeds start at 0")
+        templates = self.templates_for(seeds)
+        engine.reset_batch(
+            self.rules, self._tables, self.blueprints, self._sizes, templates, which, np.ascontiguousarray(seeds),
+            self.state, self._scratch, self.observations, self.masks,
+        )  # fmt: skip
+        return self.observations
+
+    def templates_for(self, seeds: np.ndarray) -> np.ndarray:
+        """Shape of each seed's world, (B,)."""
+        out = np.zeros(len(seeds), np.int64)
+        for k, seed in enumerate(seeds):
+            choices = self._templates[split_of(int(seed))]
+            out[k] = choices[_template_draw(int(seed)) % len(choices)]
+        return out
+
+    def step(self, actions: Any, look: bool = True) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Play one tick with flat `actions` (B,). Returns observations, rewards, done.
+
+        `look=False` skips masks and observations (and with them the verdict on the next action: use it for NOOP).
+        """
+        actions = np.ascontiguousarray(actions, np.int64)
+        if actions.shape != (self.n_worlds,):
+            raise ValueError(f"actions have shape {actions.shape}, expected ({self.n_worlds},)")
+        changed = engine.step_batch(
+            self.rules, self._tables, self.state, actions, self._scratch,
+            self.rewards, self.observations, self.masks, look,
+        )  # fmt: skip
+        if self.memory is not None:
+            if changed:
+                self.memory.refresh()
+            if self.rules.memory_write:
+                self.memory.end_episodes(int((self.state.worlds["tick"] == self.ticks).sum()))
+        return self.observations, self.rewards, self.done
+
+    @property
+    def done(self) -> np.ndarray:
+        """(B,) bool: the horizon is reached (terminated: nothing beyond it counts)."""
+        return self.state.worlds["tick"] >= self.ticks
+
+    # ------------------------------------------------------------------ safety
+    def verdict(self, world: int, action: int) -> Verdict:
+        """What the safety layer says of `action` in `world` now, with rule ids and a reason."""
+        if action == self.noop:
+            return Verdict(ADMISSIBLE)
+        if not 0 <= action < self.noop:
+            return Verdict(INVALID, reason=f"action {action} is outside 0..{self.noop}")
+        slot, op = divmod(int(action), N_OPS)
+        r = self.state.resources[world, slot]
+        if (r["impossible"] >> op) & 1:
+            return Verdict(INVALID, reason=f"{Op(op).name} makes no sense here: {_condition(r)}")
+        if self.rules.mode == engine.OFF or not (r["forbidden"] >> op) & 1:
+            return Verdict(ADMISSIBLE)
+        s = self.state
+        engine.explain(
+            self.rules, self._tables, s.worlds[world], s.groups[world], s.resources[world], s.edges[world],
+            slot, self._scratch,
+        )  # fmt: skip
+        broken = [rule for k, rule in enumerate(RULES) if (int(self._scratch.rules[k]) >> op) & 1]
+        return Verdict(VETOED, tuple(rule.id for rule in broken), "; ".join(rule.reason for rule in broken))
+
+    # ------------------------------------------------------------------ copies
+    def snapshot(self, world: int | None = None) -> State:
+        """A copy of one world (a batch of 1) or of all."""
+        return self.state.copy() if world is None else self.state.take(slice(world, world + 1))
+
+    def restore(self, snapshot: State, world: int | None = None) -> None:
+        """Put a snapshot back: of all worlds, or of one into place `world`."""
+        where = slice(None) if world is None else slice(world, world + 1)
+        for mine, theirs in zip(self.state, snapshot, strict=True):
+            if mine[where].shape != theirs.shape or mine.dtype != theirs.dtype:
+                raise ValueError("the snapshot is of another size or version")
+            mine[where] = theirs
+        self.look()
+
+    def look(self) -> np.ndarray:
+        """Recompute verdicts, masks and observations. Returns the observations."""
+        engine.look_batch(self.rules, self._tables, self.state, self._scratch, self.observations, self.masks)
+        return self.observations
+
+    def fork(self, world: int, n: int = 1, luck: str = "same", salt: int = 0) -> Simulator:
+        """`n` copies of one world in a simulator of their own, which never writes to the immune memory.
+
+        luck="same": the copies share the original's future draws and hidden state (training signals, the oracle).
+        luck="resampled": future and hidden state are drawn anew from what an agent can know (planners).
+        """
+        if luck not in ("same", "resampled"):
+            raise ValueError(f"luck is {luck!r}; it must be 'same' or 'resampled'")
+        child = object.__new__(Simulator)
+        child.__dict__.update(self.__dict__)
+        child.memory = None
+        child.rules = self.rules._replace(memory_write=False)
+        child._allocate(n, State(*(np.repeat(a[world : world + 1], n, axis=0) for a in self.state)))
+        if luck == "resampled":
+            engine.resample_batch(self.params, child.state, salt)
+        child.observations[:] = self.observations[world]
+        child.masks[:] = self.masks[world]
+        return child
+
+    def peek(self, world: int, actions: Any) -> tuple[np.ndarray, np.ndarray]:
+        """What each of `actions` would bring within one tick, on the same luck: rewards (n,), dollars (n,)."""
+        actions = np.atleast_1d(np.asarray(actions, np.int64))
+        forked = self.fork(world, len(actions))
+        before = bill(forked.state.worlds)
+        forked.step(actions, look=False)
+        return forked.rewards.copy(), bill(forked.state.worlds) - before
+
+    # ------------------------------------------------------------------ results
+    def bill(self) -> np.ndarray:
+        """$ so far of each world, (B,)."""
+        return bill(self.state.worlds)
+
+    def won(self) -> np.ndarray:
+        """(B,) bool: would the episode count as won if it ended now."""
+        return won(self.params, self.state.worlds)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return self.__dict__.copy()
+
+
+def _build(scenario: Scenario) -> tuple[Blueprints, dict[str, list[int]], np.ndarray]:
+    if scenario.path is not None:
+        from cloudrl.scenarios.estate import load_estate
+
+        return load_estate(scenario)
+    blueprints, splits = shapes(scenario)
+    return blueprints, splits, sine_profile(scenario.load.diurnal_amplitude, scenario.safety_limits.forecast_ticks)
+
+
+def _pad(blueprints: Blueprints, n_slots: int) -> Blueprints:
+    singles = [Blueprints(*(a[t : t + 1] for a in blueprints)) for t in range(len(blueprints.heads))]
+    n = int(blueprints.heads["n_resources"].max())
+    if n > n_slots:
+        raise ValueError(f"worlds have up to {n} resources, but n_slots is {n_slots}")
+    cut = [Blueprints(s.heads, s.groups[:, :n], s.resources[:, :n], s.edges) for s in singles]
+    return Blueprints.stack(cut, n_slots)
+
+
+def _template_draw(seed: int) -> int:
+    """A number that is mixed well even for neighbouring seeds."""
+    return int(mix(np.uint64(seed) ^ np.uint64(0x5EED))) >> 17
+
+
+def _condition(r: np.void) -> str:
+    if r["busy_ticks"] > 0:
+        return f"busy with {Op(int(r['busy_op'])).name} for {int(r['busy_ticks'])} more ticks"
+    return f"it is {STATUS_NAMES[int(r['status'])]}, size {int(r['size'])}"
+
+
+_NO_MEMORY = Tables.empty()
