@@ -134,8 +134,11 @@ class Run:
         return list(json.loads((self.path / "overrides.json").read_text()))
 
 
-def create_run(algo: str, config: Any, overrides: Sequence[str] | None = None) -> Run:
-    """A new folder <config.runs_dir>/<algo>/<time to the microsecond>, with everything known at the start in it."""
+def create_run(algo: str, config: Any, overrides: Sequence[str] | None = None, **facts: Any) -> Run:
+    """A new folder <config.runs_dir>/<algo>/<time to the microsecond>, with everything known at the start in it.
+
+    `facts` are added to the manifest: what a loader must know, such as the version of the observation.
+    """
     root = Path(config.runs_dir) / algo
     root.mkdir(parents=True, exist_ok=True)
     new = root / f".new-{uuid.uuid4().hex}"
@@ -156,11 +159,13 @@ def create_run(algo: str, config: Any, overrides: Sequence[str] | None = None) -
             "overrides": overrides,
             "seed": getattr(config, "seed", None),
             "scenario": getattr(scenario, "name", None),
+            "stages": [stage.name for stage in getattr(getattr(config, "curriculum", None), "stages", [])],
             "scenario_hash": config_hash(scenario),
             "config_hash": config_hash(config),
             "git": git_state(),
             "versions": package_versions(),
             "machine": describe_machine(),
+            **facts,
         }
         save_json(new / MANIFEST, manifest)
         for name in ("tb", "checkpoints", "best", "eval"):
@@ -215,10 +220,11 @@ def write_card(run: Run, results: str = "", path: Path | None = None) -> None:
     manifest, where = run.manifest(), path or run.path
     git = manifest["git"]
     commit = f"{git['sha']}{' with changes' if git['dirty'] else ''}" if git else "not in a git checkout"
-    algo = manifest["algo"]
+    algo, stages = manifest["algo"], manifest["stages"]
+    world = f"a curriculum ({', '.join(stages)})" if stages else manifest["scenario"]
     write_atomic(
         run.path / "README.md",
-        f"# {algo} on {manifest['scenario']}, seed {manifest['seed']}\n\n"
+        f"# {algo} on {world}, seed {manifest['seed']}\n\n"
         f"Started {manifest['created'][:19]} by\n\n```\n{manifest['command']}\n```\n\n"
         f"Commit: {commit}. Every setting: `config.yaml`; versions and machine: `{MANIFEST}`.\n\n"
         f"## Results\n\n{results.strip() or 'Not finished.'}\n\n"
