@@ -81,6 +81,8 @@ def _checked(cfg: DictConfig, schema: type, overrides: list[str]) -> Any:
         path = getattr(getattr(config, key, None), "path", None)
         if path is not None and not Path(path).is_file():
             raise UserError(f"{key}.path={path}: no such file")
+    if getattr(config, "scenario", None) is not None and not (config.scenario.path or config.scenario.topology.train):
+        raise UserError(f"scenario={config.scenario.name}: has no topology; say scenario.path=<your estate>.yaml")
     if getattr(config, "curriculum", None) is not None:
         curriculum_scenarios(config)
     return config

@@ -36,14 +36,13 @@ _LOCK = threading.RLock()  # Hydra's state is global
 def hydra_at(config_dir: str = CONFIG_DIR) -> Iterator[None]:
     """Hydra initialised on a tree of configs; whatever was initialised before comes back afterwards."""
     with _LOCK:
-        state = GlobalHydra.instance()
-        before = state.hydra
-        state.clear()  # inside a command Hydra is initialised already, and refuses to be twice
+        before = GlobalHydra.instance().hydra
+        GlobalHydra.instance().clear()  # inside a command Hydra is initialised already, and refuses to be twice
         try:
             with initialize_config_dir(config_dir, version_base="1.3"):
                 yield
         finally:
-            state.hydra = before
+            GlobalHydra.instance().hydra = before
 
 
 def search_dirs(config_dirs: Iterable[str]) -> list[str]:
@@ -192,7 +191,9 @@ def _plain(reason: str) -> str:
         kinds = {"Integer": "a whole number", "Float": "a number", "Boolean": "true or false", "String": "text"}
         return f"must be {kinds.get(m[2], m[2])}, not '{m[1]}'"
     if m := re.match(r"Invalid value '(.*)', expected one of \[(.*)\]", reason):
-        return f"'{m[1]}' is none of its values; {did_you_mean(m[1], m[2].split(', '))}"
+        return f"'{m[1]}' is none of {m[2]}"
+    if m := re.match(r"Value '(.*)' is not a valid bool", reason):
+        return f"must be true or false, not '{m[1]}'"
     return reason
 
 
