@@ -76,13 +76,14 @@ def command(name: str) -> Callable[[Main], Callable[..., None]]:
 def _checked(cfg: DictConfig, schema: type, overrides: list[str]) -> Any:
     """The config as dataclasses, everything it refers to looked up: after this, nothing in it is unknown."""
     resume = OmegaConf.select(cfg, "resume")
-    config = to_config(cfg if resume is None else _resumed(cfg, schema, overrides), schema)
+    config: Any = to_config(cfg if resume is None else _resumed(cfg, schema, overrides), schema)
     for key in ("scenario", "memory"):
         path = getattr(getattr(config, key, None), "path", None)
         if path is not None and not Path(path).is_file():
             raise UserError(f"{key}.path={path}: no such file")
-    if getattr(config, "scenario", None) is not None and not (config.scenario.path or config.scenario.topology.train):
-        raise UserError(f"scenario={config.scenario.name}: has no topology; say scenario.path=<your estate>.yaml")
+    scenario = getattr(config, "scenario", None)
+    if scenario is not None and not (scenario.path or scenario.topology.train):
+        raise UserError(f"scenario={scenario.name}: has no topology; say scenario.path=<your estate>.yaml")
     if getattr(config, "curriculum", None) is not None:
         curriculum_scenarios(config)
     return config

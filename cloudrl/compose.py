@@ -1,7 +1,7 @@
 """Configs without a command line: compose, load a scenario by name, explain what is wrong with one.
 
-    config = compose("ppo", ["+curriculum=easy", "seed=3"])
-    scenario = load_scenario("easy", {"failures.failure_rate": 0.0})
+config = compose("ppo", ["+curriculum=easy", "seed=3"])
+scenario = load_scenario("easy", {"failures.failure_rate": 0.0})
 """
 
 from __future__ import annotations
@@ -167,7 +167,7 @@ def _explain_text(text: str, schema: type | None) -> str:
     file = _find(r"In '([^']+)':", text)
     source = f" (in {file}.yaml)" if file else ""
     override = _find(r"Error merging override (.+)", text)
-    if m := re.search(r"Could not override '([^']+)'\.\s+No match in the defaults list\.\s+To append.*use (\S+)", text):
+    if m := re.search(r"Could not override '([^']+)'\.\s+No match in the defaults list\.\s.*use (\S+)", text):
         return f"{m[1]} has no default that could be changed: say {m[2]}, with the plus"
     if m := re.search(r"Multiple values for (\S+)\.", text):
         return f"{m[1]} has a default or is given twice: say {m[1]}=..., once and without the plus"

@@ -68,7 +68,7 @@ class ControlVariate(Enum):
 
 @dataclass
 class PPOSettings:
-    """The algorithm. Counts of steps are environment steps (one world, one tick), so n_envs does not rescale them."""
+    """The algorithm. Steps are environment steps (one world, one tick), so n_envs does not rescale them."""
 
     engine: Engine = Engine.fast
     policy: Policy = Policy.set
@@ -149,7 +149,7 @@ class StageConfig:
 
     name: str = "stage"
     scenario: str = "easy"  # a file in configs/scenario
-    overrides: dict[str, Any] = field(default_factory=dict)  # dotted keys of the scenario: {failures.failure_rate: 0}
+    overrides: dict[str, Any] = field(default_factory=dict)  # dotted keys of the scenario
     max_fraction: float = 1.0  # step cap as a share of ppo.total_timesteps
     max_steps: float | None = None  # step cap in environment steps, instead
     promote_win_rate: float | None = None  # of sampled play
@@ -165,9 +165,9 @@ class StageConfig:
         for name in ("promote_win_rate", "demote_win_rate"):
             FRACTION.check(where + name, getattr(self, name))
         Range(low=-100, high=100).check(where + "promote_score", self.promote_score)
-        if None not in (self.promote_win_rate, self.demote_win_rate):
-            if cast(float, self.demote_win_rate) >= cast(float, self.promote_win_rate):
-                raise UserError(f"{where}demote_win_rate must lie below promote_win_rate")
+        promote, demote = self.promote_win_rate, self.demote_win_rate
+        if promote is not None and demote is not None and demote >= promote:
+            raise UserError(f"{where}demote_win_rate={demote} must lie below promote_win_rate={promote}")
 
     def step_cap(self, total_timesteps: float) -> int:
         """Environment steps that this stage may take."""
@@ -240,6 +240,7 @@ _MEMORY_RANGES = {
     "minimum_evidence": FACTOR,
 }
 
+
 def to_config(cfg: DictConfig, schema: type[Schema]) -> Schema:
     """Resolve a composed config and turn it into its checked dataclass.
 
@@ -272,7 +273,7 @@ def suggest_key(key: str, schema: type) -> str:
     known = known_keys(schema)
     index = re.search(r"\[(\d+)\]", key)
     plain = re.sub(r"\[\d+\]", "[]", key)
-    parent, dot, leaf = plain.rpartition(".")
+    parent, _, leaf = plain.rpartition(".")
     same_name = [k for k in known if k.rpartition(".")[2] == leaf]
     siblings = [k for k in known if k.rpartition(".")[0] == parent]
     if same_name:

@@ -212,11 +212,11 @@ def resolve_run(path: str | Path, algo: str | None = None) -> Run:
 def check_trusted(path: str | Path, runs_dir: str | Path, trust: bool) -> None:
     """Pickled files run code when loaded: only one's own runs are, unless the person says otherwise."""
     if not trust and not Path(path).resolve().is_relative_to(Path(runs_dir).resolve()):
-        raise UserError(f"{path}: lies outside {runs_dir}, and loading it may run code; say trust=true if you trust it")
+        raise UserError(f"{path}: outside {runs_dir}, and loading it may run code; say trust=true if you trust it")
 
 
 def write_card(run: Run, results: str = "", path: Path | None = None) -> None:
-    """README.md of the run; `results` is markdown, the table of the final evaluation. `path` is where it will lie."""
+    """README.md of the run; `results` is markdown, the final table; `path` is where it will lie."""
     manifest, where = run.manifest(), path or run.path
     git = manifest["git"]
     commit = f"{git['sha']}{' with changes' if git['dirty'] else ''}" if git else "not in a git checkout"

@@ -1,4 +1,4 @@
-"""Who may import whom. The arrows are those of the design; a new module of cloudrl must be given its place here."""
+"""Who may import whom: the arrows of the design. A new module of cloudrl must be given its place here."""
 
 from __future__ import annotations
 

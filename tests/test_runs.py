@@ -42,7 +42,7 @@ FULL = os.environ.get("CLOUDRL_FULL") == "1"
 
 
 def config(tmp_path: Path, **changes: object) -> PPOConfig:
-    return PPOConfig(runs_dir=str(tmp_path / "runs"), **changes)  # type: ignore[arg-type]
+    return PPOConfig(runs_dir=str(tmp_path / "runs"), **changes)
 
 
 def save(parent: Path, step: int, content: str = "weights", keep: int = 2, **meta: object) -> None:
@@ -226,12 +226,12 @@ class Killed(BaseException):
     """Stands for SIGKILL: no handler of the code under test may run on it, so `finally` is disabled too."""
 
 
-def test_a_stop_between_any_two_steps_leaves_a_whole_checkpoint(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_stop_between_any_two_steps(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Stop before the n-th call that touches the disk, for every n, without any clean-up."""
     calls = {"left": -1}
 
-    def stopping(function):  # type: ignore[no-untyped-def]
-        def inner(*args, **kwargs):  # type: ignore[no-untyped-def]
+    def stopping(function):
+        def inner(*args, **kwargs):
             if calls["left"] == 0:
                 raise Killed
             calls["left"] -= 1
@@ -239,7 +239,7 @@ def test_a_stop_between_any_two_steps_leaves_a_whole_checkpoint(tmp_path: Path, 
 
         return inner
 
-    def no_cleanup(path, *args, **kwargs):  # type: ignore[no-untyped-def]
+    def no_cleanup(path, *args, **kwargs):
         if calls["left"] == 0:
             raise Killed
         calls["left"] -= 1
@@ -345,4 +345,5 @@ def test_random_generators_continue(tmp_path: Path) -> None:
 
 def test_run_paths(tmp_path: Path) -> None:
     run = Run(tmp_path)
-    assert run.progress_file.name == "progress.csv" and run.tb.parent == run.best.parent == run.eval.parent == tmp_path
+    assert run.progress_file == tmp_path / "progress.csv"
+    assert run.tb.parent == run.best.parent == run.eval.parent == run.checkpoints.parent == tmp_path
