@@ -8,7 +8,6 @@ import numpy as np
 
 from cloudrl import engine, observation
 from cloudrl.actions import ALL_OPS, CORE_OPS, N_OPS, Op, n_actions, noop_index
-from cloudrl.dynamics.load import sine_profile
 from cloudrl.memory.config import MemoryConfig
 from cloudrl.memory.immune import ImmuneMemory, Tables
 from cloudrl.records import record, record_dtype
@@ -18,7 +17,9 @@ from cloudrl.safety.config import ActionSet, SafetyConfig
 from cloudrl.safety.layer import Verdict, new_scratch
 from cloudrl.safety.rules import RULES
 from cloudrl.scenarios.blueprint import Blueprints
+from cloudrl.scenarios.estate import load_estate, with_estate
 from cloudrl.scenarios.library import shapes, split_of
+from cloudrl.scenarios.profile import sine_profile
 from cloudrl.scenarios.schema import Scenario, params
 from cloudrl.seeding import mix
 from cloudrl.types import ADMISSIBLE, INVALID, STATUS_NAMES, VETOED, State
@@ -54,7 +55,7 @@ class Simulator:
     ) -> None:
         if n_worlds < 1:
             raise ValueError(f"n_worlds is {n_worlds}; it must be at least 1")
-        self.scenario = scenario
+        self.scenario = scenario = with_estate(scenario)
         self.reward_weights = reward or RewardWeights()
         self.safety = safety or SafetyConfig()
         self.memory = memory
@@ -75,13 +76,13 @@ class Simulator:
             memory_write=memory is not None and memory.writable,
             window=(memory.config if memory is not None else MemoryConfig()).window_ticks,
         )
-        self._tables = memory.tables if memory is not None else _NO_MEMORY
+        self.tables = memory.tables if memory is not None else _NO_MEMORY
         self._allocate(n_worlds, State.empty(n_worlds, self.n_slots, self.blueprints.edges.shape[1]))
 
     def _allocate(self, n_worlds: int, state: State) -> None:
         self.n_worlds = n_worlds
         self.state = state
-        self._scratch = engine.Scratch(new_scratch(), np.zeros(self.n_slots, np.int64))
+        self.scratch = engine.Scratch(new_scratch(), np.zeros(self.n_slots, np.int64))
         self.observations = np.zeros((n_worlds, observation.size(self.n_slots)), np.float32)
         self.masks = np.zeros((n_worlds, self.n_actions), np.bool_)
         self.rewards = np.zeros(n_worlds)
@@ -113,8 +114,8 @@ class Simulator:
             raise ValueError(f"seed {seeds.min()} is negative; seeds start at 0")
         templates = self.templates_for(seeds)
         engine.reset_batch(
-            self.rules, self._tables, self.blueprints, self._sizes, templates, which, np.ascontiguousarray(seeds),
-            self.state, self._scratch, self.observations, self.masks,
+            self.rules, self.tables, self.blueprints, self._sizes, templates, which, np.ascontiguousarray(seeds),
+            self.state, self.scratch, self.observations, self.masks,
         )  # fmt: skip
         return self.observations
 
@@ -135,7 +136,7 @@ class Simulator:
         if actions.shape != (self.n_worlds,):
             raise ValueError(f"actions have shape {actions.shape}, expected ({self.n_worlds},)")
         changed = engine.step_batch(
-            self.rules, self._tables, self.state, actions, self._scratch,
+            self.rules, self.tables, self.state, actions, self.scratch,
             self.rewards, self.observations, self.masks, look,
         )  # fmt: skip
         if self.memory is not None:
@@ -165,10 +166,10 @@ class Simulator:
             return Verdict(ADMISSIBLE)
         s = self.state
         engine.explain(
-            self.rules, self._tables, s.worlds[world], s.groups[world], s.resources[world], s.edges[world],
-            slot, self._scratch,
+            self.rules, self.tables, s.worlds[world], s.groups[world], s.resources[world], s.edges[world],
+            slot, self.scratch,
         )  # fmt: skip
-        broken = [rule for k, rule in enumerate(RULES) if (int(self._scratch.rules[k]) >> op) & 1]
+        broken = [rule for k, rule in enumerate(RULES) if (int(self.scratch.rules[k]) >> op) & 1]
         return Verdict(VETOED, tuple(rule.id for rule in broken), "; ".join(rule.reason for rule in broken))
 
     # ------------------------------------------------------------------ copies
@@ -187,7 +188,7 @@ class Simulator:
 
     def look(self) -> np.ndarray:
         """Recompute verdicts, masks and observations. Returns the observations."""
-        engine.look_batch(self.rules, self._tables, self.state, self._scratch, self.observations, self.masks)
+        engine.look_batch(self.rules, self.tables, self.state, self.scratch, self.observations, self.masks)
         return self.observations
 
     def fork(self, world: int, n: int = 1, luck: str = "same", salt: int = 0) -> Simulator:
@@ -232,8 +233,6 @@ class Simulator:
 
 def _build(scenario: Scenario) -> tuple[Blueprints, dict[str, list[int]], np.ndarray]:
     if scenario.path is not None:
-        from cloudrl.scenarios.estate import load_estate
-
         return load_estate(scenario)
     blueprints, splits = shapes(scenario)
     return blueprints, splits, sine_profile(scenario.load.diurnal_amplitude, scenario.safety_limits.forecast_ticks)

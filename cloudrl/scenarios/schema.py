@@ -121,7 +121,7 @@ class Start:
 class Jobs:
     """A machine without traffic may hold one scheduled job."""
 
-    job_probability: float = 0.6
+    job_probability: float = 0.75
     job_ticks: int = 12
     job_value: float = 0.3  # of the world's value, while it should run and does not
 
