@@ -50,6 +50,11 @@ def dropped_share(utilisation):  # type: ignore[no-untyped-def]
 @kernel
 def route(p, w, groups, resources, edges):  # type: ignore[no-untyped-def]
     """Send this tick's traffic from the entries to the back; fill load, utilisation, latency, capability."""
+    for i in range(w.n_resources):  # first who is up: a cache that is down sends its calls on in the same tick
+        r = resources[i]
+        r.serving = serving_share(p, r)
+        r.utilisation = 0.0
+        r.latency = 1.0
     lost = 1.0 - w.served
     retries = min(p.retry_cap, 1.0 + lost + lost * lost + lost * lost * lost)
     for g in range(w.n_groups):
@@ -58,11 +63,7 @@ def route(p, w, groups, resources, edges):  # type: ignore[no-untyped-def]
         group = groups[g]
         up = 0.0
         for i in range(group.first, group.first + group.count):
-            r = resources[i]
-            r.serving = serving_share(p, r)
-            r.utilisation = 0.0
-            r.latency = 1.0
-            up += r.serving
+            up += resources[i].serving
         if group.idle:
             group.capability = min(1.0, up)
             group.slow_self = 0.0
