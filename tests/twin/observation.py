@@ -1,0 +1,130 @@
+"""What an agent sees of a world, as a list of numbers in the order of cloudrl.observation's names."""
+
+from __future__ import annotations
+
+import math
+from types import SimpleNamespace
+
+from cloudrl.measurements import TICK_HOURS
+from cloudrl.observation import _LOAD_MIN as LOAD_MIN
+from cloudrl.observation import LIMIT, N_RESOURCE_FEATURES, STAKE_SCALE
+from cloudrl.types import CACHE, DATABASE, DELETED, QUEUE, RUNNING, VM
+from tests.twin.model import Group, Resource, World, billed_price
+from tests.twin.risk import breach_cost, exploit_intensity, mean_epss
+
+KINDS = (VM, DATABASE, CACHE, QUEUE)
+N_STATUS = DELETED + 1
+POINTERS = 4
+
+
+def stake(ticks: float) -> float:
+    """A sum of money, in baseline infrastructure ticks, as a feature."""
+    return min(LIMIT, STAKE_SCALE * math.sqrt(max(0.0, ticks)))
+
+
+def observe(p: SimpleNamespace, w: World, n_slots: int) -> list[float]:
+    """The whole observation."""
+    out: list[float] = []
+    to_ticks = 1.0 / (w.base_cost * TICK_HOURS)
+    load = max(LOAD_MIN, w.load)
+    for group in w.groups:
+        free = sum(r.serves for r in group.members)
+        pointers = [(edge.target.members[0].index + 1.0) / n_slots for edge in group.edges[:POINTERS]]
+        pointers += [0.0] * (POINTERS - len(pointers))
+        for r in group.members:
+            out += _describe(p, w, group, r, free, load)
+            out += _appraise(p, w, group, r, load, to_ticks)
+            out += pointers
+    out += [0.0] * ((n_slots - len(w.resources)) * N_RESOURCE_FEATURES)
+    out += [
+        w.tick / p.ticks,
+        (p.ticks - w.tick) / 288.0,
+        min(LIMIT, w.load),
+        min(LIMIT, w.load / max(0.1, w.forecast_now)),
+        min(LIMIT, w.forecast_soon),
+        min(LIMIT, w.forecast_peak),
+        w.served,
+        w.slow,
+        w.cascade,
+        w.cascade_blast,
+        min(LIMIT, w.changes / 3.0),
+        w.log_value,
+        w.log_breach,
+        stake(w.labour_factor * to_ticks),
+        w.log_burst,
+        w.log_cost,
+    ]
+    return out
+
+
+def _describe(p: SimpleNamespace, w: World, group: Group, r: Resource, free: int, load: float) -> list[float]:
+    rho, latency = r.past_utilisation[r.lag], r.past_latency[r.lag]
+    pending = r.job_start >= 0 and w.tick < r.job_start + p.job_ticks
+    ahead = r.job_start - w.tick
+    return [
+        1.0,
+        *(r.kind == kind for kind in KINDS),
+        *(r.status == status for status in range(N_STATUS)),
+        0.25 * r.busy_ticks,
+        r.size / 3.0,
+        r.critical,
+        r.data_bearing,
+        r.multi_az,
+        r.idle,
+        min(LIMIT, len(group.members) / 3.0),
+        min(LIMIT, free / 3.0),
+        min(LIMIT, 0.25 * group.dependents),
+        min(LIMIT, group.weight),
+        r.past_health[r.lag],
+        min(2.0, rho),
+        min(3.0, rho * (w.forecast_peak / load)),
+        min(3.0, rho * (w.forecast_soon / load)),
+        min(2.0, 0.25 * (1.0 / math.log(2.0)) * math.log(latency)),
+        group.availability,
+        min(2.0, 0.5 * r.overload_ticks),
+        r.alarm,
+        min(LIMIT, 0.25 * r.known_count),
+        min(LIMIT, r.known_epss),
+        0.1 * r.known_cvss,
+        r.exposure_seen,
+        r.exposure_base,
+        r.encrypted,
+        r.logging,
+        min(4.0, r.credential_days / 90.0),
+        min(4.0, r.ticks_since_analyze / 144.0),
+        min(1.0, r.ticks_since_restart / 24.0),
+        max(-1.0, min(1.0, ahead / 48.0)) if pending else -1.0,
+        pending and ahead <= 0,
+        r.memory_risk,
+    ]
+
+
+def _appraise(
+    p: SimpleNamespace, w: World, group: Group, r: Resource, load: float, to_ticks: float
+) -> tuple[float, ...]:
+    """What is at stake on this resource until the end, from facts that are seen."""
+    if r.status == DELETED:
+        return (0.0,) * 9
+    left = float(p.ticks - w.tick)
+    loss = breach_cost(p, w, r) * to_ticks * left
+    epss, seen, age = r.known_epss, r.exposure_seen, r.credential_days
+    suspected = epss + p.vulnerability_rate * r.ticks_since_analyze * mean_epss(p)
+    risk = exploit_intensity(p, r, epss, seen, age)
+    total = exploit_intensity(p, r, suspected, seen, age)
+    price = billed_price(p, r) * TICK_HOURS * to_ticks * left
+    if r.kind == DATABASE and r.multi_az:
+        down = p.downtime_multi_az
+    else:
+        down = p.downtime_cache if r.kind == CACHE else p.downtime_vm
+    traffic = w.value * TICK_HOURS * to_ticks * load * min(1.0, group.weight)
+    return (
+        stake(loss * (risk - exploit_intensity(p, r, 0.0, seen, age))),
+        stake(loss * (total - risk)),
+        stake(loss * (total - exploit_intensity(p, r, suspected, seen, 0.0))),
+        stake(loss * (total - exploit_intensity(p, r, suspected, False, age))) if seen else 0.0,
+        stake(loss * total * (1.0 - 1.0 / p.unencrypted_factor)) if r.data_bearing and not r.encrypted else 0.0,
+        0.0 if r.logging else stake(loss * total * (1.0 - 1.0 / p.unlogged_factor)),
+        stake(0.5 * price) if r.kind != QUEUE and r.size > 0 and r.status == RUNNING else 0.0,
+        stake(price),
+        0.0 if group.idle else stake(traffic * (down / len(group.members))),
+    )
