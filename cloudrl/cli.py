@@ -56,13 +56,13 @@ def command(name: str) -> Callable[[Main], Callable[..., None]]:
         @functools.wraps(main)
         def task(cfg: DictConfig) -> Any:
             with _one_line_errors(schema), _environment(HYDRA_FULL_ERROR=given):
-                return main(_checked(cfg, schema, list(HydraConfig.get().overrides.task)))
+                return main(_checked(cfg, name, list(HydraConfig.get().overrides.task)))
 
         @functools.wraps(main)
         def entry(argv: Sequence[str] | None = None) -> None:
             arguments = list(sys.argv[1:] if argv is None else argv)
             with _one_line_errors(schema), _argv(arguments):
-                _check_arguments(arguments, name, schema)
+                _check_arguments(arguments, name)
                 # Hydra formats errors itself unless told to hand them over whole.
                 with _environment(HYDRA_FULL_ERROR="1"):
                     hydra.main(version_base="1.3", config_path=CONFIG_DIR, config_name=name)(task)()
@@ -73,10 +73,11 @@ def command(name: str) -> Callable[[Main], Callable[..., None]]:
     return decorate
 
 
-def _checked(cfg: DictConfig, schema: type, overrides: list[str]) -> Any:
+def _checked(cfg: DictConfig, name: str, overrides: list[str]) -> Any:
     """The config as dataclasses, everything it refers to looked up: after this, nothing in it is unknown."""
+    schema = SCHEMAS[name]
     resume = OmegaConf.select(cfg, "resume")
-    config: Any = to_config(cfg if resume is None else _resumed(cfg, schema, overrides), schema)
+    config: Any = to_config(cfg if resume is None else _resumed(cfg, name, overrides), schema)
     for key in ("scenario", "memory"):
         path = getattr(getattr(config, key, None), "path", None)
         if path is not None and not Path(path).is_file():
@@ -89,13 +90,13 @@ def _checked(cfg: DictConfig, schema: type, overrides: list[str]) -> Any:
     return config
 
 
-def _resumed(cfg: DictConfig, schema: type, overrides: list[str]) -> DictConfig:
+def _resumed(cfg: DictConfig, name: str, overrides: list[str]) -> DictConfig:
     """The config of the run that is resumed, with single values of this command line on top.
 
     Choices of whole groups are the run's own: repeating them is fine, changing them is another run.
     """
-    run = runs.resolve_run(cfg.resume)
-    saved = OmegaConf.merge(OmegaConf.structured(schema), OmegaConf.load(run.config_file))
+    run, _ = runs.resume_point(cfg.resume, name)
+    saved = OmegaConf.merge(OmegaConf.structured(SCHEMAS[name]), OmegaConf.load(run.config_file))
     assert isinstance(saved, DictConfig)
     with hydra_at():
         loader = GlobalHydra.instance().config_loader()
@@ -109,11 +110,11 @@ def _resumed(cfg: DictConfig, schema: type, overrides: list[str]) -> DictConfig:
                 raise UserError(f"{text}: {run.path} was started without it; start a new run to change it")
         elif OmegaConf.select(cfg, key, throw_on_missing=False) is not None or key in cfg:
             OmegaConf.update(saved, key, OmegaConf.select(cfg, key), force_add=True)
-    saved.resume = str(run.path)
+    saved.resume = cfg.resume
     return saved
 
 
-def _check_arguments(arguments: list[str], name: str, schema: type) -> None:
+def _check_arguments(arguments: list[str], name: str) -> None:
     """Unknown flags end here; so does a sweep of which any job is wrong, before its first one starts."""
     parser = get_args_parser()
     parser.error = _usage_error  # type: ignore[method-assign]
@@ -131,7 +132,7 @@ def _check_arguments(arguments: list[str], name: str, schema: type) -> None:
     for job in jobs:
         with hydra_at(tree):
             cfg = hydra.compose(args.config_name or name, overrides=[*job, *dirs])
-        _checked(cfg, schema, job)
+        _checked(cfg, name, job)
 
 
 def _usage_error(message: str) -> NoReturn:

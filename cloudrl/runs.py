@@ -209,6 +209,23 @@ def resolve_run(path: str | Path, algo: str | None = None) -> Run:
     raise UserError(f"{path}: not a run of Cloud-RL (no {MANIFEST} in it); give a folder like runs/ppo/<time>")
 
 
+def resume_point(path: str | Path, algo: str) -> tuple[Run, Path]:
+    """A run, and the checkpoint to go on from: the one that the path names, or else the latest whole one."""
+    run = resolve_run(path, algo)
+    here = Path(path).resolve()
+    for folder in (here, *here.parents):
+        if folder.name.startswith("step_") and folder.parent.parent == run.path.resolve():
+            if not is_whole(folder):
+                raise UserError(
+                    f"{path}: this checkpoint is damaged; give {run.path} to go on from the latest whole one"
+                )
+            return run, folder
+    checkpoint = latest_checkpoint(run.checkpoints)
+    if checkpoint is None:
+        raise UserError(f"{path}: stopped before its first checkpoint; start it anew (see command.txt in it)")
+    return run, checkpoint
+
+
 def check_trusted(path: str | Path, runs_dir: str | Path, trust: bool) -> None:
     """Pickled files run code when loaded: only one's own runs are, unless the person says otherwise."""
     if not trust and not Path(path).resolve().is_relative_to(Path(runs_dir).resolve()):

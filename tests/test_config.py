@@ -19,7 +19,7 @@ from cloudrl.compose import compose, curriculum_scenarios, load_scenario, option
 from cloudrl.config import CONFIG_DIR, PPOConfig, PPOSettings, StageConfig, known_keys, suggest_key, to_config
 from cloudrl.errors import UserError
 from cloudrl.records import leaves
-from cloudrl.runs import create_run, resolve_run
+from cloudrl.runs import create_run, new_checkpoint, resolve_run
 from cloudrl.scenarios.schema import Scenario
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -365,6 +365,10 @@ def test_config_dir_adds_options(play, tmp_path: Path) -> None:
 def test_resume_takes_the_run_s_config(play, tmp_path: Path) -> None:
     first = compose("ppo", ["+curriculum=easy", "reward=cost", "seed=5"])
     run = create_run("ppo", first, ["+curriculum=easy", "reward=cost", "seed=5"])
+    code, _, err, seen = play(f"resume={run.path}")
+    assert (code, seen) == (1, []) and "stopped before its first checkpoint" in err
+    with new_checkpoint(run.checkpoints, 10) as folder:
+        (folder / "model").write_text("weights")
     for argv in ([], ["+curriculum=easy"], ["reward=cost"]):
         code, _, err, (config,) = play(f"resume={run.path}", *argv)
         assert (code, err) == (0, "")

@@ -31,6 +31,7 @@ from cloudrl.runs import (
     prune,
     resolve_run,
     restore_rng,
+    resume_point,
     rng_state,
     save_json,
     write_atomic,
@@ -135,6 +136,25 @@ def test_a_run_is_found_from_its_folder_and_from_inside(tmp_path: Path, monkeypa
         assert resolve_run(path, "ppo").path.resolve() == run.path.resolve()
     monkeypatch.chdir(run.path)
     assert resolve_run(".").path.resolve() == run.path.resolve()
+
+
+def test_where_a_run_goes_on(tmp_path: Path) -> None:
+    run = create_run("ppo", config(tmp_path))
+    with pytest.raises(UserError, match="stopped before its first checkpoint"):
+        resume_point(run.path, "ppo")
+    save(run.checkpoints, 1)
+    save(run.checkpoints, 2)
+    save(run.best, 1, keep=1)
+    first, second = (run.checkpoints / f"step_{n:012d}" for n in (1, 2))
+    assert resume_point(run.path, "ppo")[1] == second
+    assert resume_point(first, "ppo")[1] == first.resolve()
+    assert resume_point(first / "model.zip", "ppo")[1] == first.resolve()
+    (second / "model.zip").write_text("")
+    assert resume_point(run.path, "ppo")[1] == first
+    with pytest.raises(UserError, match="this checkpoint is damaged"):
+        resume_point(second, "ppo")
+    with pytest.raises(UserError, match="a run of ppo, not of grpo"):
+        resume_point(run.path, "grpo")
 
 
 def test_a_missing_or_foreign_run_is_one_clear_line(tmp_path: Path) -> None:
