@@ -1,0 +1,1 @@
+"""Agents, metrics, statistics and reports."""

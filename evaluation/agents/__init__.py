@@ -1,0 +1,1 @@
+"""Agents that act in many worlds at once, and the networks behind them."""

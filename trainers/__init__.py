@@ -1,0 +1,1 @@
+"""Trainers: MaskablePPO on numbers, GRPO on JSON actions."""
