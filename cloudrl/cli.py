@@ -41,6 +41,7 @@ from cloudrl import runs
 from cloudrl.compose import curriculum_scenarios, explain, hydra_at, search_dirs, use_config_dirs
 from cloudrl.config import CONFIG_DIR, SCHEMAS, to_config
 from cloudrl.errors import UserError
+from cloudrl.scenarios.estate import with_estate
 
 Main = Callable[[Any], Any]
 
@@ -78,13 +79,14 @@ def _checked(cfg: DictConfig, name: str, overrides: list[str]) -> Any:
     schema = SCHEMAS[name]
     resume = OmegaConf.select(cfg, "resume")
     config: Any = to_config(cfg if resume is None else _resumed(cfg, name, overrides), schema)
-    for key in ("scenario", "memory"):
-        path = getattr(getattr(config, key, None), "path", None)
-        if path is not None and not Path(path).is_file():
-            raise UserError(f"{key}.path={path}: no such file")
+    path = getattr(getattr(config, "memory", None), "path", None)
+    if path is not None and not Path(path).is_file():
+        raise UserError(f"memory.path={path}: no such file")
     scenario = getattr(config, "scenario", None)
-    if scenario is not None and not (scenario.path or scenario.topology.train):
-        raise UserError(f"scenario={scenario.name}: has no topology; say scenario.path=<your estate>.yaml")
+    if scenario is not None:
+        if scenario.path is None and not scenario.topology.train:
+            raise UserError(f"scenario={scenario.name}: has no topology; say scenario.path=<your estate>.yaml")
+        config.scenario = with_estate(scenario)  # so that the run folder holds what was really trained on
     if getattr(config, "curriculum", None) is not None:
         curriculum_scenarios(config)
     return config

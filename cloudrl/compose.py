@@ -26,7 +26,8 @@ from omegaconf.errors import OmegaConfBaseException
 
 from cloudrl.config import CONFIG_DIR, SCHEMAS, PPOConfig, known_keys, suggest_key, to_config
 from cloudrl.errors import UserError, did_you_mean
-from cloudrl.ranges import check_scenario
+from cloudrl.scenarios.estate import with_estate
+from cloudrl.scenarios.ranges import check_scenario
 from cloudrl.scenarios.schema import Scenario
 
 _LOCK = threading.RLock()  # Hydra's state is global
@@ -86,7 +87,10 @@ def load_scenario(name: str, overrides: Mapping[str, Any] | None = None, where: 
             raise UserError(f"{where}: {key}={value}: {_first_line(error)}") from error
     scenario: Scenario = OmegaConf.to_object(cfg)  # type: ignore[assignment]
     check_scenario(where, scenario)
-    return scenario
+    try:
+        return with_estate(scenario)
+    except UserError as error:
+        raise UserError(str(error) if where == "scenario" else f"{where}: {error}") from error
 
 
 @functools.lru_cache(maxsize=64)

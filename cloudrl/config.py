@@ -21,9 +21,10 @@ from omegaconf import DictConfig, ListConfig, OmegaConf
 
 from cloudrl.errors import UserError, did_you_mean
 from cloudrl.memory.config import MemoryConfig
-from cloudrl.ranges import Range, check_ranges, check_scenario
+from cloudrl.ranges import Range, check_ranges
 from cloudrl.reward.weights import RewardWeights
 from cloudrl.safety.config import SafetyConfig
+from cloudrl.scenarios.ranges import check_scenario
 from cloudrl.scenarios.schema import Scenario
 
 __all__ = ["CONFIG_DIR", "CurriculumConfig", "PPOConfig", "PPOSettings", "StageConfig", "UserError", "to_config"]

@@ -22,13 +22,15 @@ PACKAGES: dict[str, set[str]] = {
 
 OURS = {*PACKAGES, "scripts", "tests"}
 
-BASE = {"types", "actions", "jit", "seeding", "measurements", "records", "errors", "manifest"}
+BASE = {"types", "actions", "jit", "seeding", "measurements", "records", "errors", "manifest", "ranges"}
 SIBLINGS = {"dynamics", "reward", "safety", "memory", "scenarios", "observation"}
 ENGINE = {"simulator", "engine"}
-SETTINGS = {"config", "ranges", "compose", "cli", "runs"}
+SETTINGS = {"config", "compose", "cli", "runs"}
 TOP = {"policies", "llm", "curriculum"}
-SCHEMAS = {"scenarios.schema", "reward.weights", "safety.config", "memory.config"}
-"""The dataclasses of siblings, free of behaviour: the settings read them."""
+SCHEMAS = {
+    "scenarios.schema", "scenarios.ranges", "scenarios.estate", "reward.weights", "safety.config", "memory.config",
+}  # fmt: skip
+"""The dataclasses of siblings, free of behaviour, and the file that a scenario may point to: the settings read them."""
 
 HEAVY = {"torch", "stable_baselines3", "sb3_contrib", "trl", "transformers", "gradio", "fastapi", "boto3", "moto"}
 

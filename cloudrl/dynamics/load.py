@@ -2,15 +2,13 @@
 
 load(t) = profile(t) exp(e_t) burst,   e_t = a e_{t-1} + N(0, s^2),   bursts arrive as a Poisson process.
 
-The profile (a sine over the day, or a person's own trace) is a table over the ticks of its period. Row 0 of
-the table is the load, row 1 the highest load within the forecast horizon of the capacity rule.
+The profile (cloudrl/scenarios/profile.py) is a table over the ticks of its period: row 0 is the load, row 1 the
+highest load within the forecast horizon of the capacity rule.
 """
 
 from __future__ import annotations
 
 import math
-
-import numpy as np
 
 from cloudrl.jit import kernel
 from cloudrl.seeding import LOAD, gaussian, stream, uniform
@@ -46,14 +44,3 @@ def look_ahead(w, profile):  # type: ignore[no-untyped-def]
 def profile_index(w, profile, ahead):  # type: ignore[no-untyped-def]
     """Column of the profile table for the tick `ahead` of now."""
     return int(w.tick + int(w.phase) + ahead) % profile.shape[1]
-
-
-def sine_profile(amplitude: float, horizon_ticks: int, period: int = 288) -> np.ndarray:
-    """(2, period) table of a day whose load swings by `amplitude` around 1."""
-    return with_peaks(1.0 + amplitude * np.sin(2.0 * math.pi * np.arange(period) / period), horizon_ticks)
-
-
-def with_peaks(load: np.ndarray, horizon_ticks: int) -> np.ndarray:
-    """(2, period): the load and its maximum over this and the next `horizon_ticks` ticks, cyclic."""
-    ahead = [np.roll(load, -k) for k in range(min(horizon_ticks, len(load) - 1) + 1)]
-    return np.stack([load, np.max(ahead, axis=0)])

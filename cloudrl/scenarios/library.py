@@ -4,27 +4,38 @@ from __future__ import annotations
 
 import hashlib
 import json
-from dataclasses import asdict, fields, is_dataclass
+from dataclasses import asdict, fields, is_dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import yaml
 
+from cloudrl.errors import UserError, did_you_mean
 from cloudrl.scenarios.blueprint import Blueprints
+from cloudrl.scenarios.scale import scaled_services
 from cloudrl.scenarios.schema import Scenario
-from cloudrl.scenarios.topology import blueprint
+from cloudrl.scenarios.topology import Services, blueprint
 from cloudrl.seeding import TEST_SEEDS, VALIDATION_SEEDS
 
 CONFIG_DIR = Path(__file__).resolve().parents[2] / "configs"
-SUITES = {"easy": "CloudOps-Easy-v1", "medium": "CloudOps-Medium-v1", "hard": "CloudOps-Hard-v1", "quiet": "CloudOps-Stress-Quiet-v1"}
+SUITES = {
+    "easy": "CloudOps-Easy-v1",
+    "medium": "CloudOps-Medium-v1",
+    "hard": "CloudOps-Hard-v1",
+    "quiet": "CloudOps-Stress-Quiet-v1",
+}
 
 
 def load_scenario(name: str, **changes: Any) -> Scenario:
-    """The scenario configs/scenario/<name>.yaml. `changes`: dotted leaf names, `load.burst_high=2.0` as load__burst_high."""
+    """The scenario configs/scenario/<name>.yaml. `changes`: load.burst_high=2.0 is load__burst_high=2.0."""
     values = _read(name)
     scenario = fill(Scenario(), values, f"scenario {name}")
     for key, value in changes.items():
         set_leaf(scenario, key.replace("__", "."), value)
+    if scenario.path is not None:
+        from cloudrl.scenarios.estate import with_estate  # it looks its defaults up here
+
+        scenario = with_estate(scenario)
     return scenario
 
 
@@ -74,7 +85,9 @@ def fill(config: Any, values: dict[str, Any], where: str) -> Any:
         if is_dataclass(old):
             fill(old, value, f"{where}.{key}")
         else:
-            setattr(config, key, float(value) if isinstance(old, float) and isinstance(value, (int, str)) else value)
+            setattr(
+                config, key, float(value) if isinstance(old, float) and isinstance(value, (int, str)) else value
+            )
     return config
 
 
@@ -84,16 +97,33 @@ def topologies() -> dict[str, Any]:
     return data
 
 
+def topology(name: str) -> Services:
+    """The services of a shape: one of the suites', or `scaled-<n>` (cloudrl/scenarios/scale.py)."""
+    library = topologies()
+    if name in library:
+        services: Services = library[name]
+        return services
+    if name.startswith("scaled-") and name[7:].isdecimal():
+        return scaled_services(int(name[7:]))
+    raise UserError(f"no topology {name!r}; {did_you_mean(name, library)}")
+
+
+def shape_names(scenario: Scenario) -> list[str]:
+    """Names of the scenario's shapes, by template."""
+    t = scenario.topology
+    return sorted({*t.train, *t.validation, *t.test})
+
+
 def shapes(scenario: Scenario) -> tuple[Blueprints, dict[str, list[int]]]:
     """The scenario's blueprints, and which of them belong to the splits train, validation and test."""
-    library = topologies()
     t = scenario.topology
     splits = {"train": t.train, "validation": t.validation or t.train, "test": t.test or t.train}
-    names = sorted({name for split in splits.values() for name in split})
-    unknown = [name for name in names if name not in library]
-    if unknown or not t.train:
-        raise ValueError(f"scenario {scenario.name}: no topology {unknown or '(topology.train is empty)'}")
-    stacked = Blueprints.stack([blueprint(library[name]) for name in names], scenario.slots)
+    if not t.train:
+        raise UserError(
+            f"scenario {scenario.name}: topology.train is empty; name a shape there, or give scenario.path"
+        )
+    names = shape_names(scenario)
+    stacked = Blueprints.stack([blueprint(topology(name)) for name in names], scenario.slots)
     return stacked, {split: [names.index(n) for n in members] for split, members in splits.items()}
 
 
@@ -106,8 +136,11 @@ def split_of(seed: int) -> str:
 
 def scenario_hash(scenario: Scenario) -> str:
     """Hash of every constant and shape, for results."""
-    library = topologies()
-    t = scenario.topology
-    used = {n: library.get(n) for n in sorted({*t.train, *t.validation, *t.test})}
+    used: Any = {name: topology(name) for name in shape_names(scenario)}
+    if scenario.path is not None:
+        from cloudrl.scenarios.estate import fingerprint
+
+        used = fingerprint(scenario)
+        scenario = replace(scenario, path="estate")  # where the file lies does not matter
     text = json.dumps([asdict(scenario), used], sort_keys=True, default=str)
     return hashlib.sha256(text.encode()).hexdigest()[:12]

@@ -53,13 +53,13 @@ def calls_of(services: Services) -> list[Call]:
 
 def front_to_back(services: Services) -> list[str]:
     """Service names so that callers come before what they call. Raises ValueError for a loop."""
-    sorter: TopologicalSorter[str] = TopologicalSorter({name: () for name in services})
+    sorter: TopologicalSorter[str] = TopologicalSorter(dict.fromkeys(services, ()))
     for call in calls_of(services):
         sorter.add(call.target, call.source)
     try:
         return list(sorter.static_order())
     except CycleError as error:
-        loop = " -> ".join(reversed(error.args[1]))
+        loop = " -> ".join(error.args[1])
         raise ValueError(f"the calls go round in a circle: {loop}; remove one of them") from None
 
 
@@ -104,13 +104,18 @@ def blueprint(services: Services) -> Blueprints:
 def _resource(service: Mapping[str, Any], group: int) -> np.ndarray:
     r = np.zeros((), BLUEPRINT_RESOURCE)
     r["kind"] = KIND_NAMES.index(service.get("kind", "vm"))
-    for field, key in (("critical", "critical"), ("data_bearing", "data"), ("multi_az", "multi_az"), ("idle", "idle")):
+    for field, key in (
+        ("critical", "critical"),
+        ("data_bearing", "data"),
+        ("multi_az", "multi_az"),
+        ("idle", "idle"),
+    ):
         r[field] = bool(service.get(key, False))
     r["group"] = group
     r["front"] = service.get("entry", 0.0) > 0
     vcpu = service.get("vcpu")
     r["size"] = UNSET if vcpu is None else int(vcpu).bit_length() - 1
-    price = service.get("price_per_hour")
+    price = service.get("price_per_hour")  # of one replica
     r["price"] = UNSET if price is None else price / (1 if vcpu is None else vcpu)
     for field in ("exposed", "encrypted", "logging"):
         r[field] = float(service[field]) if field in service else UNSET
@@ -118,5 +123,3 @@ def _resource(service: Mapping[str, Any], group: int) -> np.ndarray:
     r["job"] = service.get("job", UNSET)
     r["stopped"] = bool(service.get("stopped", False))
     return r
-
-
