@@ -55,7 +55,7 @@ class ImmuneMemory:
 
     @property
     def writable(self) -> bool:
-        return not self.config.frozen
+        return self.config.enabled and not self.config.frozen
 
     def refresh(self) -> None:
         """Derive antibodies and risks from the evidence."""
