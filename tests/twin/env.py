@@ -8,11 +8,11 @@ import gymnasium
 import numpy as np
 
 from cloudrl.actions import ALL_OPS, CORE_OPS, N_OPS, n_actions
-from cloudrl.dynamics.load import sine_profile
 from cloudrl.observation import LIMIT, size
 from cloudrl.reward.weights import RewardWeights
 from cloudrl.safety.config import ActionSet, SafetyConfig, SafetyMode
 from cloudrl.scenarios.library import shapes, split_of
+from cloudrl.scenarios.profile import sine_profile
 from cloudrl.scenarios.schema import Scenario
 from cloudrl.seeding import TRAIN_SEEDS
 from cloudrl.types import ADMISSIBLE, INVALID, VETOED

@@ -108,7 +108,9 @@ def _connect(p: SimpleNamespace, luck: Luck, shape: Shape, resources: list[Resou
     groups = []
     for g, plan in enumerate(shape.groups):
         members = resources[plan.first : plan.first + plan.count]
-        group = Group(g, bool(plan.idle), plan.entry_share, members, weight=plan.entry_share, load=plan.entry_share)
+        group = Group(
+            g, bool(plan.idle), plan.entry_share, members, weight=plan.entry_share, load=plan.entry_share
+        )
         for r in members:
             r.group = group
         groups.append(group)

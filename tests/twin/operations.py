@@ -24,7 +24,9 @@ LABOUR = {
 def duration(p: SimpleNamespace, r: Resource, op: int) -> int:
     """Ticks that an operation keeps the resource busy."""
     if op == ENCRYPT:
-        return {VM: p.encrypt_vm_ticks, DATABASE: p.encrypt_database_ticks, CACHE: p.encrypt_cache_ticks}.get(r.kind, 0)
+        return {VM: p.encrypt_vm_ticks, DATABASE: p.encrypt_database_ticks, CACHE: p.encrypt_cache_ticks}.get(
+            r.kind, 0
+        )
     if op == START:
         return p.start_database_ticks if r.kind == DATABASE else p.start_vm_ticks
     return 1

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from types import SimpleNamespace
 
 from cloudrl.measurements import (
@@ -28,7 +27,9 @@ def credential_factor(days: float) -> float:
     return min(CREDENTIAL_FACTOR_MAX, 1.0 + (days - CREDENTIAL_LIMIT_DAYS) / CREDENTIAL_LIMIT_DAYS)
 
 
-def exploit_intensity(p: SimpleNamespace, r: Resource, epss: float, exposed: bool, credential_days: float) -> float:
+def exploit_intensity(
+    p: SimpleNamespace, r: Resource, epss: float, exposed: bool, credential_days: float
+) -> float:
     """Expected exploits per tick: (clock / 8640) x [epss g + c (g - 1) + m exposed]."""
     g = credential_factor(credential_days)
     x = 1.0 if exposed else r.exposure_base

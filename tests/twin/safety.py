@@ -28,7 +28,9 @@ Ops = frozenset[int]
 NONE: Ops = frozenset()
 ALL: Ops = frozenset(range(N_OPS))
 HARMFUL: Ops = DISRUPTIVE - {RESIZE_UP}
-ONLY_DELETE, ONLY_STOP, ONLY_RESTART, ONLY_ROTATE = (frozenset({op}) for op in (DELETE, STOP, RESTART, ROTATE_CREDS))
+ONLY_DELETE, ONLY_STOP, ONLY_RESTART, ONLY_ROTATE = (
+    frozenset({op}) for op in (DELETE, STOP, RESTART, ROTATE_CREDS)
+)
 NEED_RUNNING: Ops = frozenset({ANALYZE, PATCH, ENCRYPT, RESIZE_DOWN, RESIZE_UP, STOP})
 UNMANAGED: Ops = frozenset({PATCH, RESTART, RESIZE_DOWN, RESIZE_UP})
 
