@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import json
 from dataclasses import asdict, fields, is_dataclass, replace
@@ -91,6 +92,7 @@ def fill(config: Any, values: dict[str, Any], where: str) -> Any:
     return config
 
 
+@functools.cache  # reading the file takes longer than all else that builds a simulator
 def topologies() -> dict[str, Any]:
     """The named shapes of the suites."""
     data: dict[str, Any] = yaml.safe_load((CONFIG_DIR / "scenario" / "topologies.yaml").read_text())
