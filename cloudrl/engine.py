@@ -122,6 +122,28 @@ def run_batch(rules, tables, state, actions, scratch, rewards):  # type: ignore[
 
 
 @kernel
+def idle_totals(rules, tables, state, which, aside, scratch, totals):  # type: ignore[no-untyped-def]
+    """totals[b] = the episode's reward of world b (in `which`) if nothing is done from now on, on its own luck.
+
+    `aside`: a batch of one world to play in. The worlds themselves do not change.
+    """
+    p = rules.params[0]
+    idle = aside.resources.shape[1] * N_OPS
+    for k in range(which.shape[0]):
+        b = which[k]
+        aside.worlds[0] = state.worlds[b]
+        aside.groups[0] = state.groups[b]
+        aside.resources[0] = state.resources[b]
+        aside.edges[0] = state.edges[b]
+        w = aside.worlds[0]
+        while w.tick < p.ticks:
+            step_world(
+                rules, tables, w, aside.groups[0], aside.resources[0], aside.edges[0], aside.pending[0], idle, scratch
+            )
+        totals[b] = w.reward_total
+
+
+@kernel
 def look_at(rules, tables, state, b, scratch, observation, mask):  # type: ignore[no-untyped-def]
     """Refresh the verdicts of world `b`; write its observation and mask."""
     w = state.worlds[b]

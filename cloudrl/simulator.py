@@ -218,6 +218,19 @@ class Simulator:
         forked.step(actions, look=False)
         return forked.rewards.copy(), bill(forked.state.worlds) - before
 
+    def idle_totals(self, which: Any = None, out: np.ndarray | None = None) -> np.ndarray:
+        """Reward of the whole episode if nothing is done from now on, same luck: for the worlds `which`, (B,).
+
+        The do-nothing tail is a potential: the change of this number over a tick is what the tick's action was worth.
+        """
+        which = np.arange(self.n_worlds) if which is None else np.asarray(which, np.int64)
+        out = np.zeros(self.n_worlds) if out is None else out
+        if not hasattr(self, "_aside") or self._aside.resources.shape[1] != self.n_slots:
+            self._aside = State.empty(1, self.n_slots, self.state.edges.shape[1])
+        rules = self.rules._replace(memory_on=False, memory_write=False)  # NOOP is never vetoed
+        engine.idle_totals(rules, self.tables, self.state, which, self._aside, self.scratch, out)
+        return out
+
     # ------------------------------------------------------------------ results
     def bill(self) -> np.ndarray:
         """$ so far of each world, (B,)."""
