@@ -20,7 +20,7 @@ from cloudrl.reward.terms import reward
 from cloudrl.safety.layer import broken_rules, judge, verdict, write_mask
 from cloudrl.scenarios.generator import populate
 from cloudrl.seeding import BELIEF, mix, stream, uniform
-from cloudrl.measurements import draw_epss
+from cloudrl.measurements import draw_cvss, draw_epss
 from cloudrl.scenarios.generator import LEAK_CLASSES, poisson
 from cloudrl.types import ADMISSIBLE, CRASHED, DELETED, INVALID, QUEUE, VETOED
 
@@ -199,9 +199,12 @@ def resample(p, w, resources, salt):  # type: ignore[no-untyped-def]
         since = float(r.ticks_since_analyze)
         r.hidden_count = poisson(p.vulnerability_rate * since, uniform(draws, i, 0))
         r.hidden_epss = 0.0
+        r.hidden_cvss = 0.0
         for k in range(r.hidden_count):
             more = stream(w.key, BELIEF, w.tick + (k + 1) * p.ticks)
-            r.hidden_epss += draw_epss(p, uniform(more, i, 1), uniform(more, i, 2), uniform(more, i, 3))
+            u_severe = uniform(more, i, 1)
+            r.hidden_epss += draw_epss(p, u_severe, uniform(more, i, 2), uniform(more, i, 3))
+            r.hidden_cvss = max(r.hidden_cvss, draw_cvss(p, u_severe, uniform(more, i, 4)))
         if r.logging:
             r.exposed = r.exposure_seen
         elif not r.exposure_seen:
@@ -212,6 +215,10 @@ def resample(p, w, resources, salt):  # type: ignore[no-untyped-def]
         if r.status == CRASHED:
             r.repair_ticks = 1 + int(2.0 * p.repair_median_ticks * uniform(draws, i, 6))
         r.health = r.past_health[r.lag]
+        for k in range(r.lag):  # what the late sensor has measured and not shown yet
+            r.past_health[k] = r.past_health[r.lag]
+            r.past_utilisation[k] = r.past_utilisation[r.lag]
+            r.past_latency[k] = r.past_latency[r.lag]
     if w.burst_ticks > 0:
         w.burst_ticks = 1 + int(p.burst_ticks_max * uniform(stream(w.key, BELIEF, w.tick), 1_000_000, 0))
 
