@@ -109,6 +109,7 @@ class Simulator:
         A seed fixes the world and all its luck; its range decides the split the shape is drawn from.
         """
         which = np.arange(self.n_worlds) if which is None else np.asarray(which, np.int64)
+        self._check_worlds(which)
         seeds = np.broadcast_to(np.asarray(seeds, np.int64), which.shape)
         if seeds.size and seeds.min() < 0:
             raise ValueError(f"seed {seeds.min()} is negative; seeds start at 0")
@@ -118,6 +119,13 @@ class Simulator:
             self.state, self.scratch, self.observations, self.masks,
         )  # fmt: skip
         return self.observations
+
+    def _check_worlds(self, which: Any) -> None:
+        """Kernels do not check indices: a wrong one would write anywhere."""
+        which = np.atleast_1d(which)
+        wrong = which[(which < 0) | (which >= self.n_worlds)]
+        if wrong.size:
+            raise IndexError(f"world {wrong[0]} is outside 0..{self.n_worlds - 1}")
 
     def templates_for(self, seeds: np.ndarray) -> np.ndarray:
         """Shape of each seed's world, (B,)."""
@@ -154,6 +162,7 @@ class Simulator:
     # ------------------------------------------------------------------ safety
     def verdict(self, world: int, action: int) -> Verdict:
         """What the safety layer says of `action` in `world` now, with rule ids and a reason."""
+        self._check_worlds(world)
         if action == self.noop:
             return Verdict(ADMISSIBLE)
         if not 0 <= action < self.noop:
@@ -175,10 +184,15 @@ class Simulator:
     # ------------------------------------------------------------------ copies
     def snapshot(self, world: int | None = None) -> State:
         """A copy of one world (a batch of 1) or of all."""
-        return self.state.copy() if world is None else self.state.take(slice(world, world + 1))
+        if world is None:
+            return self.state.copy()
+        self._check_worlds(world)
+        return self.state.take(slice(world, world + 1))
 
     def restore(self, snapshot: State, world: int | None = None) -> None:
         """Put a snapshot back: of all worlds, or of one into place `world`."""
+        if world is not None:
+            self._check_worlds(world)
         where = slice(None) if world is None else slice(world, world + 1)
         for mine, theirs in zip(self.state, snapshot, strict=True):
             if mine[where].shape != theirs.shape or mine.dtype != theirs.dtype:
@@ -197,6 +211,7 @@ class Simulator:
         luck="same": the copies share the original's future draws and hidden state (training signals, the oracle).
         luck="resampled": future and hidden state are drawn anew from what an agent can know (planners).
         """
+        self._check_worlds(world)
         if luck not in ("same", "resampled"):
             raise ValueError(f"luck is {luck!r}; it must be 'same' or 'resampled'")
         child = object.__new__(Simulator)
@@ -224,6 +239,7 @@ class Simulator:
         The do-nothing tail is a potential: the change of this number over a tick is what the tick's action was worth.
         """
         which = np.arange(self.n_worlds) if which is None else np.asarray(which, np.int64)
+        self._check_worlds(which)
         out = np.zeros(self.n_worlds) if out is None else out
         if not hasattr(self, "_aside") or self._aside.resources.shape[1] != self.n_slots:
             self._aside = State.empty(1, self.n_slots, self.state.edges.shape[1])
