@@ -60,5 +60,5 @@ def play(sim: Simulator, ticks: int, seed: int = 0, noop_share: Any = 0.5, stray
 
 
 def same_state(a: Any, b: Any) -> bool:
-    """True if two states (or slices of them) hold the same bytes."""
-    return all(x.tobytes() == y.tobytes() for x, y in zip(a, b, strict=True))
+    """True if two states (or slices of them) are equal in every field."""
+    return all(x.shape == y.shape and bool(np.all(x == y)) for x, y in zip(a, b, strict=True))
