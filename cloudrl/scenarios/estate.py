@@ -23,9 +23,9 @@ from cloudrl.scenarios.library import CONFIG_DIR, load_scenario
 from cloudrl.scenarios.profile import day_profile, with_peaks
 from cloudrl.scenarios.ranges import SCENARIO_RANGES, check_scenario
 from cloudrl.scenarios.schema import Scenario
-from cloudrl.scenarios.topology import Services, blueprint
+from cloudrl.scenarios.topology import Services, blueprint, front_to_back
 from cloudrl.scenarios.trace import read_trace
-from cloudrl.scenarios.yaml_tree import Tree
+from cloudrl.scenarios.yaml_tree import Tree, one_line
 from cloudrl.types import KIND_NAMES, QUEUE
 
 ESTATES_DIR = CONFIG_DIR / "estates"
@@ -98,7 +98,7 @@ def find_estate(path: str) -> Path:
         raise UserError(f"scenario.path={path!r}: not a path") from None
     bare = path.removesuffix(".yaml")
     hint = did_you_mean(bare, shipped) if "/" not in path else "the path is taken from the working directory"
-    raise UserError(f"scenario.path={path}: {what}, and no shipped estate; {hint}")
+    raise UserError(one_line(f"scenario.path={path}: {what}, and no shipped estate; {hint}"))
 
 
 def fingerprint(scenario: Scenario) -> Any:
@@ -185,6 +185,6 @@ def _check_load(scenario: Scenario, estate: Estate) -> None:
             load[edge["target"]] += load[g] * edge["calls_low"] * (1.0 if edge["cache"] == UNSET else 1.0 - hit)
         if not group["idle"] and load[g] < _SMALLEST_LOAD and not (load[g] == 0.0 and hit == 1.0):
             raise UserError(
-                f"{estate.shown_as}: a service gets {load[g]:.1g} calls per request, too few to count; "
-                f"raise the rates on the way to it"
+                f"{estate.shown_as}: {front_to_back(estate.services)[g]!r} gets {load[g]:.1g} calls per request, "
+                f"too few to count; raise the rates on the way to it"
             )

@@ -276,7 +276,8 @@ def _known(tree: Tree, keys: Any) -> dict[str, Tree]:
     children = dict(tree.children())
     for key, child in children.items():
         if key not in keys:
-            raise child.error(f"unknown key {quote(key)}; {did_you_mean(key, keys, show=20)}")
+            hint = f"did you mean '{_ALIASES[key]}'?" if _ALIASES.get(key) in keys else did_you_mean(key, keys, 20)
+            raise child.error(f"unknown key {quote(key)}; {hint}")
     return children
 
 
@@ -290,7 +291,7 @@ def _name(tree: Tree) -> str:
 def _number(tree: Tree, low: float, high: float, above: bool = False) -> float:
     value = tree.number()
     if not low <= value <= high or (above and value <= low):
-        bound = f"above {low:g} and at most {high:g}" if above else f"in [{low:g}, {high:g}]"
+        bound = f"above {low:.10g} and at most {high:.10g}" if above else f"in [{low:.10g}, {high:.10g}]"
         raise tree.error(f"must be {bound}, not {value:g}")
     return value
 
@@ -336,6 +337,9 @@ def _state(tree: Tree) -> float:
 def _between(low: float, high: float, above: bool = False) -> Callable[[Tree], float]:
     return lambda tree: _number(tree, low, high, above)
 
+
+_ALIASES = {"resources": "services", "cpu": "vcpu", "cores": "vcpu", "count": "replicas", "type": "kind"}
+"""What people write for a key, where the spelling alone would not tell."""
 
 _TOP = ("name", "source", "services", "load", "value_per_hour", "horizon_hours", "constants")
 _SERVICE: dict[str, Callable[[Tree], Any]] = {

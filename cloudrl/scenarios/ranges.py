@@ -42,6 +42,8 @@ SCENARIO_RANGES: dict[str, Range] = {
 def check_scenario(prefix: str, scenario: Scenario) -> None:
     """Every number in its range, every low below its high, the machine sizes a distribution."""
     numbers = _numbers(prefix, scenario)
+    if scenario.topology.train:
+        AT_LEAST_ONE.check(f"{prefix}.slots", scenario.slots)  # only an estate brings a number of its own
     for key, value in numbers.items():
         SCENARIO_RANGES.get(key.rpartition(".")[2], Range(low=0)).check(key, value)
     for key, low in numbers.items():

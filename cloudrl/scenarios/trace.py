@@ -119,9 +119,7 @@ def _check_gaps(steps: np.ndarray, lines: np.ndarray, interval: float, shown_as:
     worst = int(np.argmax(steps))
     if steps[worst] > limit + 1e-6:
         message = f"nothing for {_span(steps[worst])} before this line; gaps up to {_span(limit)} are filled"
-        raise UserError(
-            f"{shown_as}, line {lines[worst + 1]}: {message}: complete the data, or cut it to one side"
-        )
+        raise UserError(f"{shown_as}, line {lines[worst + 1]}: {message}; complete the data or cut off one side")
     gaps = steps > max(1.5 * interval, COLUMN_SECONDS)
     if gaps.any():
         first = lines[int(np.argmax(gaps)) + 1]

@@ -86,7 +86,8 @@ class Tree:
         except ValueError:
             value = math.nan
         if not math.isfinite(value):
-            raise self.error(f"must be a number, not {self.shown()}")
+            cure = "; remove the quotes" if self.quoted else ""
+            raise self.error(f"must be a number, not {self.shown()}{cure}")
         return value
 
     def whole(self) -> int:
@@ -139,7 +140,8 @@ def parse_tree(text: str, shown_as: str) -> Tree:
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         line = f", line {mark.line + 1}" if mark else ""
-        raise UserError(f"{shown_as}{line}: not valid yaml: {one_line(error.problem or error.context)}") from error
+        reason = ", ".join(part for part in (error.context, error.problem) if part)
+        raise UserError(f"{shown_as}{line}: not valid yaml: {one_line(reason)}") from error
     except yaml.YAMLError as error:
         raise UserError(f"{shown_as}: not valid yaml: {one_line(getattr(error, 'reason', error))}") from error
     if root is None:
