@@ -8,9 +8,11 @@ import gymnasium
 import numpy as np
 from gymnasium.error import ResetNeeded
 
+from cloudrl import engine
 from cloudrl.safety.config import SafetyMode
 from cloudrl.safety.layer import Verdict
 from cloudrl.types import VERDICT_NAMES
+from envs.cloudops.direct import direct
 from envs.cloudops.facts import N_TICK_KEYS, TICK_KEYS, facts_view, metrics
 from envs.cloudops.options import (
     MemoryLike,
@@ -24,6 +26,9 @@ from envs.cloudops.options import (
     wanted_world,
 )
 from envs.cloudops.render_ansi import LastAction, render_world
+
+_VIEWS = ("_facts", "_observation", "_mask", "_mask_int8", "_arguments", "_tick")
+"""Attributes that are made anew for a copy: a copy of a view is no view."""
 
 
 class CloudOpsEnv(gymnasium.Env[np.ndarray, np.int64]):
@@ -127,6 +132,12 @@ class CloudOpsEnv(gymnasium.Env[np.ndarray, np.int64]):
         self._observation = self.simulator.observations[0]
         self._mask = self.simulator.masks[0]
         self._mask_int8 = self._mask.view(np.int8)
+        s = self.simulator
+        self._arguments = (
+            *(s.rules, s.tables, s.state, self._action, s.scratch),
+            *(s.rewards, s.observations, s.masks, True),
+        )
+        self._tick = direct(engine.step_batch, *self._arguments)
 
     # ------------------------------------------------------------------ play
     def reset(
@@ -155,7 +166,10 @@ class CloudOpsEnv(gymnasium.Env[np.ndarray, np.int64]):
             verdict = simulator.verdict(0, index)
         self._action[0] = index if inside else -1
         self._last = (index, verdict)
-        simulator.step(self._action)
+        if simulator.memory is None:
+            self._tick(*self._arguments)
+        else:
+            simulator.step(self._action)
 
         facts = self._facts.item()
         info: dict[str, Any] = dict(zip(TICK_KEYS, facts))
@@ -189,8 +203,7 @@ class CloudOpsEnv(gymnasium.Env[np.ndarray, np.int64]):
 
     # ------------------------------------------------------------------ copies
     def __getstate__(self) -> dict[str, Any]:
-        views = ("_facts", "_observation", "_mask", "_mask_int8")  # a copy of a view is no view
-        return {key: value for key, value in self.__dict__.items() if key not in views}
+        return {key: value for key, value in self.__dict__.items() if key not in _VIEWS}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)

@@ -125,9 +125,11 @@ def wanted_world(options: Mapping[str, Any] | None) -> Any:
     return options.get("world_seed")
 
 
-def as_indices(actions: Any) -> np.ndarray:
-    """The actions of a batch as an integer array. Raises TypeError for anything else."""
+def as_indices(actions: Any, n: int) -> np.ndarray:
+    """The actions of a batch as an array (n,) of integers. Raises TypeError or ValueError for anything else."""
     actions = np.asarray(actions)
+    if actions.shape != (n,):
+        raise ValueError(f"actions have shape {actions.shape}, expected ({n},)")
     if actions.dtype.kind not in "iu":
         raise TypeError(f"actions are of type {actions.dtype}; they must be whole numbers")
     return actions

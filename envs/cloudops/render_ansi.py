@@ -15,7 +15,7 @@ from cloudrl.scenarios.names import resource_names
 from cloudrl.simulator import Simulator
 from cloudrl.types import CRASHED, DELETED, KIND_NAMES, QUEUE, RUNNING, STATUS_NAMES, VERDICT_NAMES
 
-_BAR, _WIDTH = 5, 110
+_BAR, _WIDTH, _NAME = 5, 110, 18
 _LEGEND = "! alarm · C critical · D data · R redundant (multi-AZ) · I idle · J job due"
 _RED, _YELLOW, _DIM, _PLAIN = "\x1b[31m", "\x1b[33m", "\x1b[2m", "\x1b[0m"
 
@@ -43,7 +43,7 @@ def render_world(
     w = simulator.state.worlds[world]
     rows = [_cells(simulator, world, i, truth) for i in range(int(w["n_resources"]))]
     names = names_of(simulator, world)
-    table = _table([[name, *row] for name, row in zip(names, rows, strict=True)])
+    table = _table([[shorten(name), *row] for name, row in zip(names, rows, strict=True)])
     lines = [*_header(simulator, world), "", *table, "", *_action(simulator, w, names, last)]
     lines.append(_LEGEND + (" · * hidden from agents" if truth else ""))
     if color:
@@ -59,6 +59,11 @@ def names_of(simulator: Simulator, world: int) -> list[str]:
     if simulator not in _NAMES:
         _NAMES[simulator] = resource_names(simulator.scenario)
     return _NAMES[simulator][int(simulator.state.worlds["template"][world])]
+
+
+def shorten(name: str) -> str:
+    """Names of a person's own system may be long."""
+    return name if len(name) <= _NAME else name[: _NAME - 1] + "…"
 
 
 # ---------------------------------------------------------------- header
@@ -79,14 +84,14 @@ def _header(simulator: Simulator, world: int) -> list[str]:
         f"load {one['load']:.2f} (forecast {one['forecast_now']:.2f}, 2 h peak {one['forecast_peak']:.2f})",
         f"served {_percent(one['served'])} (so far {_percent(served_share(w)[0])})",
         f"late {_percent(one['slow'])}",
-        _cascade(simulator, world),
     ]
     parts = " + ".join(f"{part} {one[part]:.2f}" for part in BILL_PARTS)
     money = [
         f"bill $ {bill(w)[0]:.2f} = {parts}",
         f"reward {one['reward']:+.2f} (so far {one['reward_total']:+.1f})",
     ]
-    return ["  |  ".join(first), "  |  ".join(load), "  |  ".join(money)]
+    lines = ["  |  ".join(first), "  |  ".join(load), "  |  ".join(money)]
+    return [*lines, _cascade(simulator, world)] if one["cascade"] else lines
 
 
 def _clock(ticks: int) -> str:
@@ -102,8 +107,6 @@ def _percent(share: float) -> str:
 
 def _cascade(simulator: Simulator, world: int) -> str:
     w: Any = simulator.state.worlds[world]
-    if not w["cascade"]:
-        return "no cascade"
     root = int(simulator.state.groups[world, w["cascade_root"]]["first"])
     return f"CASCADE from {names_of(simulator, world)[root]}, {_percent(w['cascade_blast'])} of traffic hit"
 
@@ -125,8 +128,8 @@ _COLUMNS = (
     ("log", "<"),
     ("cred", ">"),
     ("scan", ">"),
-    ("vulnerabilities", "<"),
-    ("hidden*", "<"),
+    ("vulns cvss risk", "<"),
+    ("hidden* cvss risk", ">"),
 )
 
 
@@ -153,8 +156,8 @@ def _cells(simulator: Simulator, world: int, slot: int, truth: bool) -> list[str
         _open(r, truth),
         "yes" if r["encrypted"] else "no",
         "yes" if r["logging"] else "no",
-        f"{r['credential_days']:.0f} d",
-        f"{int(r['ticks_since_analyze']) * TICK_HOURS:.0f} h",
+        f"{r['credential_days']:.0f}d",
+        f"{int(r['ticks_since_analyze']) * TICK_HOURS:.0f}h",
         _vulnerabilities(r, "known"),
         _vulnerabilities(r, "hidden") if truth else "",
     ]
@@ -197,9 +200,9 @@ def _vulnerabilities(r: Any, which: str) -> str:
     """How many, the worst severity, and the probability that one of them is exploited within 30 days."""
     count = int(r[f"{which}_count"])
     if count == 0:
-        return "-"
+        return "    -"
     risk = 100.0 * (1.0 - math.exp(-float(r[f"{which}_epss"])))
-    return f"{count:>2}  cvss {r[f'{which}_cvss']:<4.1f}{risk:3.0f} %"
+    return f"{count:>5}{r[f'{which}_cvss']:>5.1f}{risk:>4.0f}%"
 
 
 def _table(rows: list[list[str]]) -> list[str]:

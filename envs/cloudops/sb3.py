@@ -214,7 +214,7 @@ class CloudOpsSB3VecEnv(VecEnv):
         return self.simulator.rewards - self.twin.rewards
 
     def step_async(self, actions: np.ndarray) -> None:
-        self._actions = as_indices(actions)
+        self._actions = as_indices(actions, self.num_envs)
 
     def step_wait(self) -> tuple[np.ndarray, np.ndarray, np.ndarray, list[dict[str, Any]]]:
         assert self._actions is not None, "step_async comes first"
@@ -293,7 +293,7 @@ class CloudOpsSB3VecEnv(VecEnv):
         return out
 
     def set_state(self, state: Mapping[str, np.ndarray]) -> np.ndarray:
-        """Put a state back (a dict or an open npz file). Returns the observations. Raises ValueError if foreign."""
+        """Put a state back (a dict or open npz file). Returns the observations. Raises ValueError if foreign."""
         simulator = self.simulator
         mine: dict[str, np.ndarray] = {"episodes": self._episodes, "terms": self._terms, **self._arrays()}
         mine |= {"observations": simulator.observations, "masks": simulator.masks}

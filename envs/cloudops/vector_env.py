@@ -117,7 +117,7 @@ class CloudOpsVectorEnv(VectorEnv[np.ndarray, np.ndarray, np.ndarray]):
         if not self._running:
             raise gymnasium.error.ResetNeeded("call reset() first")
         simulator = self.simulator
-        actions = as_indices(actions).astype(np.int64)
+        actions = as_indices(actions, self.num_envs).astype(np.int64)
         rejected = self._verdicts(actions)
         simulator.step(actions)
         rewards, done = simulator.rewards.copy(), simulator.done
