@@ -221,9 +221,11 @@ def _table(rows: list[list[str]]) -> list[str]:
 def _action(simulator: Simulator, w: Any, names: list[str], last: LastAction | None) -> list[str]:
     if w["tick"] == 0:
         return ["last action: none yet"]
-    index = last.action if last is not None else int(w["executed"])
-    text = f"last action: {_describe(index, simulator, names)}"
     code = int(w["verdict"])
+    index = last.action if last is not None else int(w["executed"])
+    if last is None and code != 0 and index == simulator.noop:  # what was asked for is not in the state
+        return [f"last action: {VERDICT_NAMES[code]}; NOOP ran instead"]
+    text = f"last action: {_describe(index, simulator, names)}"
     if code == 0:
         return [text]
     text += f", {VERDICT_NAMES[code]}"

@@ -11,8 +11,8 @@ from gymnasium.utils import seeding
 from gymnasium.vector import AutoresetMode, VectorEnv
 from gymnasium.vector.utils import batch_space
 
-from cloudrl.actions import N_OPS
 from cloudrl.reward.bill import bill
+from cloudrl.safety.config import SafetyMode
 from cloudrl.safety.layer import Verdict
 from envs.cloudops.facts import TICK_COLUMNS, VERDICTS, metrics
 from envs.cloudops.options import (
@@ -145,11 +145,13 @@ class CloudOpsVectorEnv(VectorEnv[np.ndarray, np.ndarray, np.ndarray]):
         return self.simulator.masks.copy()
 
     # ------------------------------------------------------------------ infos
-    @staticmethod
-    def _put(infos: Infos, key: str, values: np.ndarray, mask: np.ndarray) -> None:
+    def _put(self, infos: Infos, key: str, values: np.ndarray, mask: np.ndarray) -> None:
         """infos[key] = values where mask, zeros elsewhere, and the mask beside it: gymnasium's layout."""
-        shaped = mask.reshape(-1, *(1,) * (values.ndim - 1))
-        infos[key] = values.copy() if mask.all() else np.where(shaped, values, np.zeros((), values.dtype))
+        if mask is self._all:
+            infos[key] = values.copy()
+        else:
+            shaped = mask.reshape(-1, *(1,) * (values.ndim - 1))
+            infos[key] = np.where(shaped, values, np.zeros((), values.dtype))
         infos[f"_{key}"] = mask.copy()
 
     def _reset_infos(self, rows: np.ndarray) -> Infos:
@@ -168,7 +170,7 @@ class CloudOpsVectorEnv(VectorEnv[np.ndarray, np.ndarray, np.ndarray]):
             self._put(infos, key, values if values.dtype.kind == "f" else values.astype(np.int64), mask)
         self._put(infos, "bill", bill(worlds), mask)
         names = VERDICTS[worlds["verdict"]]
-        infos["verdict"] = names if mask.all() else np.where(mask, names, None)
+        infos["verdict"] = names if mask is self._all else np.where(mask, names, None)
         infos["_verdict"] = mask.copy()
         named = [i for i in rejected if mask[i]]
         if named:
@@ -194,12 +196,10 @@ class CloudOpsVectorEnv(VectorEnv[np.ndarray, np.ndarray, np.ndarray]):
     def _verdicts(self, actions: np.ndarray) -> dict[int, Verdict]:
         """The verdicts on the actions that are not admissible, by environment. They are read before the tick."""
         simulator = self.simulator
-        noop = simulator.noop
-        inside = (actions >= 0) & (actions <= noop)
-        slots, ops = np.divmod(np.where(inside & (actions < noop), actions, 0), N_OPS)
-        resources = simulator.state.resources
-        blocked = resources["impossible"][self._rows, slots] | resources["forbidden"][self._rows, slots]
-        suspects = ~inside | ((actions != noop) & (blocked >> ops & 1 == 1))
+        inside = (actions >= 0) & (actions <= simulator.noop)
+        suspects = ~(inside & simulator.masks[self._rows, np.where(inside, actions, 0)])
+        if simulator.safety.mode is SafetyMode.observe:  # the mask does not know
+            suspects[:] = True
         found = {int(i): simulator.verdict(int(i), int(actions[i])) for i in np.flatnonzero(suspects)}
         return {i: verdict for i, verdict in found.items() if verdict.code != 0}
 

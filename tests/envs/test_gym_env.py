@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import pickle
+import re
 import subprocess
 import sys
 import warnings
@@ -18,6 +19,8 @@ from stable_baselines3.common.env_checker import check_env as sb3_check_env
 
 import envs
 from cloudrl import Action, ImmuneMemory, Op, load_scenario
+from cloudrl.actions import N_OPS
+from cloudrl.observation import N_RESOURCE_FEATURES, N_WORLD_FEATURES
 from cloudrl.reward.weights import RewardWeights
 from envs.cloudops import CloudOpsEnv
 
@@ -252,6 +255,19 @@ def test_the_direct_kernel_plays_as_the_simulator_does() -> None:
         twin.step([action])
         assert np.array_equal(env.simulator.observations, twin.observations)
         assert np.array_equal(env.simulator.state.worlds, twin.state.worlds)
+
+
+def test_the_docstring_names_the_sizes_and_the_keys() -> None:
+    text = CloudOpsEnv.__doc__ or ""
+    assert f"Box(-10, 10, (N * {N_RESOURCE_FEATURES} + {N_WORLD_FEATURES},), float32)" in text
+    assert f"Discrete(N * {N_OPS} + 1)" in text
+    assert re.sub(r"\s+", " ", ", ".join(op.name for op in Op if op != Op.NOOP)) in re.sub(r"\s+", " ", text)
+    env = CloudOpsEnv("easy", safety="observe")
+    env.reset(seed=0)
+    assert env.observation_space.shape == (6 * N_RESOURCE_FEATURES + N_WORLD_FEATURES,)
+    keys = {key for a in range(96) for key in env.step(a)[4]}
+    assert {"rules", "reason", "is_success", "metrics"} <= keys
+    assert all(re.sub(r"/.*", "/<", key) in text for key in keys)
 
 
 def test_the_snippet_of_the_docstring_runs() -> None:

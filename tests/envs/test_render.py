@@ -13,7 +13,7 @@ import envs
 from cloudrl import Action, Op, Simulator, load_scenario
 from cloudrl.actions import PATCH
 from cloudrl.safety.layer import Verdict
-from cloudrl.types import CRASHED, DELETED, RUNNING, STOPPED, VETOED
+from cloudrl.types import ADMISSIBLE, CRASHED, DELETED, INVALID, RUNNING, STOPPED, VETOED
 from envs.cloudops.render_ansi import LastAction, render_world
 
 GOLDEN = Path(__file__).parent / "golden"
@@ -97,6 +97,18 @@ def test_hidden_state_is_not_shown_to_agents() -> None:
     r["leak"] = 1.0
     assert render_world(simulator) == before
     assert "*" not in before and "*" in render_world(simulator, truth=True)
+
+
+def test_the_last_action_in_words() -> None:
+    simulator = written_world()
+    assert "last action: vetoed; NOOP ran instead" in render_world(simulator)
+    outside = LastAction(999, simulator.verdict(0, 999))
+    simulator.state.worlds["verdict"] = INVALID
+    assert "last action: 999 (no such action), invalid: action 999 is outside" in render_world(
+        simulator, last=outside
+    )
+    simulator.state.worlds["verdict"], simulator.state.worlds["executed"] = ADMISSIBLE, Op.PATCH + 3 * 12
+    assert "last action: PATCH worker\n" in render_world(simulator)
 
 
 def test_colour_only_when_asked() -> None:
