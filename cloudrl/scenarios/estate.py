@@ -119,7 +119,7 @@ def _profile(estate: Estate, scenario: Scenario) -> np.ndarray:
 
 def _constant(default: Scenario, name: str, tree: Tree) -> float:
     """A value for one of the schema's numbers."""
-    known = _numbers(default)
+    known = numbers_of(default)
     if name not in known:
         if name == "horizon.ticks":
             raise tree.error("the length of an episode is `horizon_hours:` at the top of the file")
@@ -142,7 +142,7 @@ def _overlay(scenario: Scenario, default: Scenario, name: str, value: float) -> 
         setattr(node, leaf, value)
 
 
-def _numbers(scenario: Scenario) -> dict[str, float]:
+def numbers_of(scenario: Scenario) -> dict[str, float]:
     """Dotted name and value of every constant that an estate may set."""
     out: dict[str, float] = {}
     for section, part in vars(scenario).items():

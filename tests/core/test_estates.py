@@ -17,7 +17,7 @@ from cloudrl.compose import curriculum_scenarios
 from cloudrl.config import CurriculumConfig, PPOConfig, StageConfig
 from cloudrl.errors import UserError
 from cloudrl.scenarios import estate_file
-from cloudrl.scenarios.estate import ESTATES_DIR, estate_of, fingerprint, with_estate
+from cloudrl.scenarios.estate import ESTATES_DIR, estate_of, fingerprint, numbers_of, with_estate
 from cloudrl.scenarios.library import available, scenario_hash
 from cloudrl.scenarios.names import resource_names
 from cloudrl.scenarios.scale import scaled_scenario, scaled_services
@@ -561,3 +561,24 @@ def test_a_curriculum_takes_its_slots_from_an_estate() -> None:
     ]
     config = PPOConfig(scenario=load_scenario("easy"), curriculum=CurriculumConfig(stages=stages))
     assert [s.slots for s in curriculum_scenarios(config)] == [7, 7]
+
+
+EXTREMES = """\
+services:
+  web: {kind: vm, replicas: 2, entry: 1, calls: {cache: {kind: cache}, database: {rate: 1, cache: cache}}}
+  cache: {kind: cache}
+  database: {kind: database, data: true}
+  old: {kind: vm, idle: true}
+horizon_hours: 1
+"""
+
+
+@pytest.mark.parametrize("name", sorted(numbers_of(load_scenario("estate"))))
+def test_a_constant_at_its_limits_plays_or_is_refused(name: str) -> None:
+    for value in ("0", "1", "100", "1e9"):
+        try:
+            scenario = load(EXTREMES + f"constants: {{{name}: {value}}}\n")
+        except UserError as error:
+            assert len(str(error).splitlines()) == 1
+        else:
+            play(scenario, 12)
