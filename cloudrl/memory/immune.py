@@ -8,6 +8,7 @@ world order, so that the result never depends on threads, and forks never write.
 from __future__ import annotations
 
 import json
+import math
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -65,7 +66,7 @@ class ImmuneMemory:
         total = bad + good
         mean = bad / total
         lower = mean - c.credible_z * np.sqrt(mean * (1.0 - mean) / (total + 1.0))
-        evidence = total - c.prior_bad - c.prior_good
+        evidence = (t.bad + t.good).reshape(N_CONTEXTS, N_EVENTS)[:, :N_OPS]
         veto = (lower > c.veto_bound) & (evidence >= c.minimum_evidence)
         bits = (veto * (1 << np.arange(N_OPS))).sum(axis=1) & DISRUPTIVE_OPS
         t.antibodies[:] = bits
@@ -136,10 +137,14 @@ class ImmuneMemory:
             t.count[0] = data["episodes"]
             for key, (bad, good, severity, last_seen) in data["signatures"].items():
                 k = int(key)
+                if k < 0 or not all(0 <= x < math.inf for x in (bad, good, severity)):
+                    raise ValueError(f"signature {key}")
                 t.bad[k], t.good[k], t.severity[k], t.last_seen[k] = bad, good, severity, last_seen
         except FileNotFoundError:
             raise ValueError(f"no immune memory at {path}: check memory.path") from None
-        except (KeyError, TypeError, IndexError, ValueError) as error:
+        except OSError as error:
+            raise ValueError(f"cannot read {path} ({error.strerror}): check memory.path") from None
+        except (AttributeError, KeyError, TypeError, IndexError, ValueError) as error:
             raise ValueError(f"{path} is not a saved immune memory ({error}): check memory.path") from None
         memory.refresh()
         return memory

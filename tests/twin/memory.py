@@ -123,7 +123,7 @@ class TwinMemory:
             total = bad + (e.good + c.prior_good)
             mean = bad / total
             lower = mean - c.credible_z * math.sqrt(mean * (1.0 - mean) / (total + 1.0))
-            seen = total - c.prior_bad - c.prior_good
+            seen = e.bad + e.good
             if seen > 0.0:
                 self.risk[where] = max(self.risk.get(where, 0.0), mean)
             if lower > c.veto_bound and seen >= c.minimum_evidence:
