@@ -166,7 +166,7 @@ def observe(p, w, groups, resources, edges, out):  # type: ignore[no-untyped-def
         out[j] = 0.0
     o = out[n_slots * _F :]
     o[0] = w.tick / p.ticks
-    o[1] = left / 288.0
+    o[1] = min(LIMIT, left / 288.0)
     o[2] = min(LIMIT, w.load)
     o[3] = min(LIMIT, w.load / max(0.1, w.forecast_now))
     o[4] = min(LIMIT, w.forecast_soon)

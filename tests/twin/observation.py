@@ -38,7 +38,7 @@ def observe(p: SimpleNamespace, w: World, n_slots: int) -> list[float]:
     out += [0.0] * ((n_slots - len(w.resources)) * N_RESOURCE_FEATURES)
     out += [
         w.tick / p.ticks,
-        (p.ticks - w.tick) / 288.0,
+        min(LIMIT, (p.ticks - w.tick) / 288.0),
         min(LIMIT, w.load),
         min(LIMIT, w.load / max(0.1, w.forecast_now)),
         min(LIMIT, w.forecast_soon),
