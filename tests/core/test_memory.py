@@ -75,7 +75,7 @@ def test_every_executed_operation_and_incident_becomes_evidence_after_its_window
 @pytest.mark.parametrize("known", [False, True])
 def test_a_breach_within_the_window_is_blamed_on_its_group(known: bool) -> None:
     memory = ImmuneMemory(MemoryConfig(window_ticks=4))
-    scenario = scenario_of("easy", security__security_clock=1e9 if known else 0.0, failures__failure_rate=0.0)
+    scenario = scenario_of("easy", security__security_clock=1e9 if known else 0.0, security__credential_rate=0.0)
     sim = Simulator(scenario, 1, memory=memory)
     sim.reset([0])
     r = sim.state.resources[0]
