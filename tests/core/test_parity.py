@@ -180,6 +180,6 @@ def test_kernels_equal_twin_at_full_size(name: str, capsys: pytest.CaptureFixtur
     compare_with_memory(name, 2_000, 3, WARY, SafetyConfig())
     with capsys.disabled():
         print(
-            f"\nparity {name}: {compared} ticks of 20 worlds equal to the twin bit for bit, B = 1, 7, 256, "
+            f"\nparity {name}: {compared} world-ticks (20 worlds) equal to the twin bit for bit, B = 1, 7, 256, "
             f"enforce and observe, {time.perf_counter() - start:.0f} s"
         )
