@@ -24,7 +24,7 @@ def tick(p, profile, w, groups, resources, edges, op, slot):  # type: ignore[no-
     load.advance(p, w, profile)
     flow.route(p, w, groups, resources, edges)
     flow.propagate(p, w, groups, edges)
-    cascade.track(w, groups)
+    cascade.track(p, w, groups, edges)
     outage = w.load * ((1.0 - w.served) + p.slow_value_loss * w.served * w.slow)
 
     infrastructure = 0.0

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from cloudrl import Simulator
 from cloudrl.actions import N_OPS, Op
+from cloudrl.dynamics import cascade
 from cloudrl.dynamics.cascade import IMPAIRED
 from cloudrl.dynamics.failures import HEALTH_AFTER_REPAIR, HEALTH_MIN, OVERLOAD_TICKS
 from cloudrl.dynamics.flow import response_ratio
@@ -33,13 +34,17 @@ from cloudrl.types import (
     CRASHED,
     DATABASE,
     DELETED,
+    EDGE,
     FAILURE_INCIDENT,
+    GROUP,
+    HARD,
     MAX_SIZE,
     OVERLOAD_INCIDENT,
     QUEUE,
     RUNNING,
     STOPPED,
     VM,
+    WORLD,
 )
 from tests.core.play import FULL, WORLDS, play, random_actions, scenario_of, seed_of
 
@@ -286,6 +291,57 @@ def test_a_hard_dependency_takes_its_callers_down_and_a_soft_one_does_not() -> N
     idle(sim, 5)
     w = sim.state.worlds[0]
     assert (w["cascade"], w["cascades"], w["cascade_blast"]) == (0, 1, 0.0) and w["max_blast"] > 0.0
+    assert w["cascade_root"] == -1
+
+
+def test_the_root_of_a_cascade_is_what_drags_the_heaviest_group() -> None:
+    """Another service that is down as well, before or behind it, is not blamed; it is when it is what is left."""
+    sim = calm()
+    idle(sim)
+    r, edges = sim.state.resources[0], sim.state.edges[0]
+    edges["calls"] = np.where(edges["kind"] == HARD, 1.0, edges["calls"])
+    database, orders, queue = find(sim, DATABASE, critical=1), find(sim, DATABASE, critical=0), find(sim, QUEUE)
+    for slot, ticks in ((database, 3), (orders, 6), (queue, 9)):
+        r["status"][slot], r["repair_ticks"][slot] = CRASHED, ticks
+    roots, w = [], sim.state.worlds
+    for _ in range(8):
+        idle(sim)
+        roots.append(int(w["cascade_root"][0]))
+        assert w["tick_cascades"][0] == (len(roots) == 1)
+    assert roots == [r["group"][database]] * 3 + [r["group"][orders]] * 3 + [-1] * 2
+    assert w["cascades"][0] == 1
+
+
+def by_hand(capability: list[float], availability: list[float], edges: list[tuple[int, int, float]]) -> np.void:
+    """The world after `cascade.track` on groups of weight 1, 1/2, 1/4, ..., edges (source, target, calls) by source."""
+    w, groups, deps = np.zeros(1, WORLD), np.zeros(len(capability), GROUP), np.zeros(len(edges), EDGE)
+    w["n_groups"], w["served"] = len(capability), availability[0]
+    groups["capability"], groups["availability"] = capability, availability
+    groups["weight"] = 0.5 ** np.arange(len(capability))
+    for g in range(len(capability)):
+        mine = [e for e, (source, *_) in enumerate(edges) if source == g]
+        groups["edge_first"][g], groups["edge_count"][g] = mine[0] if mine else 0, len(mine)
+    deps["target"], deps["calls"] = [e[1] for e in edges], [e[2] for e in edges]
+    cascade.track(SHARED["medium", SafetyMode.off].params[0], w[0], groups, deps)
+    return w[0]
+
+
+def test_a_cascade_by_many_half_failures_ends_at_the_worst_of_them() -> None:
+    """No group fails by itself: the walk ends where no dependency costs anything, and nothing is taken off the blast."""
+    w = by_hand([1.0, 0.7, 0.6], [0.42, 0.7, 0.6], [(0, 1, 1.0), (0, 2, 1.0)])
+    assert (w["cascade"], w["cascade_root"]) == (1, 2)
+    assert w["cascade_blast"] == pytest.approx(1.0 / 1.75)
+
+
+def test_a_called_often_dependency_outweighs_one_that_is_worse() -> None:
+    w = by_hand([1.0, 0.3, 0.0], [0.3, 0.3, 0.0], [(0, 1, 1.0), (0, 2, 0.5)])
+    assert w["cascade_root"] == 1
+    assert w["cascade_blast"] == pytest.approx(1.25 / 1.75)
+
+
+def test_a_group_that_fails_by_itself_is_no_cascade() -> None:
+    w = by_hand([0.2, 1.0], [0.2, 1.0], [(0, 1, 1.0)])
+    assert (w["cascade"], w["cascade_root"], w["cascade_blast"]) == (0, -1, 0.0)
 
 
 def test_overload_drops_traffic_then_crashes_then_comes_back() -> None:

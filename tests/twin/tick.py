@@ -41,7 +41,7 @@ def tick(p: SimpleNamespace, w: World, profile: traffic.Profile, op: int | None,
 
     traffic.arrive(p, w, profile)
     traffic.flow(p, w)
-    traffic.track_cascade(w)
+    traffic.track_cascade(p, w)
 
     price = 0.0
     outage = w.load * ((1.0 - w.served) + p.slow_value_loss * w.served * w.slow)

@@ -11,7 +11,7 @@ from cloudrl.dynamics.load import SOON_TICKS
 from cloudrl.seeding import LOAD
 from cloudrl.types import CACHED, RUNNING
 from tests.twin.generator import dependency_weight
-from tests.twin.model import Group, Resource, World
+from tests.twin.model import Edge, Group, Resource, World
 from tests.twin.operations import downtime
 from tests.twin.streams import gaussian, uniform
 
@@ -127,30 +127,43 @@ def _serve(p: SimpleNamespace, group: Group) -> None:
     group.slow_self = late
 
 
-def track_cascade(w: World) -> None:
-    """A cascade runs while groups that are fine by themselves are dragged down by one that is not."""
+def track_cascade(p: SimpleNamespace, w: World) -> None:
+    """A cascade runs while groups that are fine by themselves are dragged down by what they depend on."""
     w.tick_cascades = 0
-    root, dragged = None, False
+    heaviest: Group | None = None
     impaired = total = 0.0
-    if w.served <= UNNOTICED:
-        for group in w.groups:
-            if group.idle:
-                continue
-            total += group.weight
-            if group.availability < IMPAIRED:
-                impaired += group.weight
-                if group.capability < IMPAIRED:
-                    root = group  # the last one is the farthest back
-                else:
-                    dragged = True
-    if root is None or not dragged:
+    for group in w.groups:
+        if group.idle:
+            continue
+        total += group.weight
+        if group.availability < IMPAIRED:
+            impaired += group.weight
+            if group.capability >= IMPAIRED and (heaviest is None or group.weight > heaviest.weight):
+                heaviest = group
+    if heaviest is None or w.served > UNNOTICED:
         w.cascade = False
+        w.cascade_root = None
         w.cascade_blast = 0.0
         return
-    w.cascade_blast = (impaired - root.weight) / total
+    root = root_of(p, heaviest)
+    if root.availability < IMPAIRED:
+        impaired -= root.weight
+    w.cascade_root = root
+    w.cascade_blast = impaired / total
+    w.max_blast = max(w.max_blast, w.cascade_blast)
     if not w.cascade:
         w.cascade = True
-        w.cascade_root = root
         w.cascades += 1
         w.tick_cascades = 1
-    w.max_blast = max(w.max_blast, w.cascade_blast)
+
+
+def root_of(p: SimpleNamespace, group: Group) -> Group:
+    """Down the dependency that costs most availability, to the first group that fails by itself."""
+    if group.capability < IMPAIRED:
+        return group
+
+    def loss(edge: Edge) -> float:
+        return min(1.0, edge.calls * dependency_weight(p, edge.kind)) * (1.0 - edge.target.availability)
+
+    worst = max(group.edges, key=loss, default=None)
+    return group if worst is None or loss(worst) <= 0.0 else root_of(p, worst.target)
