@@ -20,7 +20,7 @@ from cloudrl.reward.terms import reward
 from cloudrl.safety.layer import broken_rules, judge, verdict, write_mask
 from cloudrl.scenarios.generator import populate
 from cloudrl.seeding import BELIEF, mix, stream, uniform
-from cloudrl.measurements import draw_cvss, draw_epss
+from cloudrl.measurements import draw_cvss, draw_epss, vulnerability_rate
 from cloudrl.scenarios.generator import LEAK_CLASSES, poisson
 from cloudrl.types import ADMISSIBLE, CRASHED, DELETED, INVALID, QUEUE, VETOED
 
@@ -197,7 +197,7 @@ def resample(p, w, resources, salt):  # type: ignore[no-untyped-def]
             continue
         draws = stream(w.key, BELIEF, w.tick)
         since = float(r.ticks_since_analyze)
-        r.hidden_count = poisson(p.vulnerability_rate * since, uniform(draws, i, 0))
+        r.hidden_count = poisson(vulnerability_rate(p, r) * since, uniform(draws, i, 0))
         r.hidden_epss = 0.0
         r.hidden_cvss = 0.0
         for k in range(r.hidden_count):

@@ -199,6 +199,12 @@ def draw_cvss(p, u_severe, u):  # type: ignore[no-untyped-def]
 
 
 @kernel
+def vulnerability_rate(p, r):  # type: ignore[no-untyped-def]
+    """Vulnerabilities that turn up per tick. A queue is a managed service: its provider patches it."""
+    return 0.0 if r.kind == QUEUE else p.vulnerability_rate
+
+
+@kernel
 def mean_epss(p):  # type: ignore[no-untyped-def]
     """Expected exploitation probability of a vulnerability nobody has looked at."""
     return p.severe_share * SEVERE_MEAN + (1.0 - p.severe_share) * ORDINARY_SCALE

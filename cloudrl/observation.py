@@ -20,6 +20,7 @@ from cloudrl.measurements import (
     exploit_intensity,
     mean_epss,
     serves,
+    vulnerability_rate,
 )
 from cloudrl.actions import RESTART
 from cloudrl.types import QUEUE, RUNNING, STOPPED
@@ -230,7 +231,7 @@ def _appraise(p, w, group, r, left, to_ticks, load, o):  # type: ignore[no-untyp
         return
     seen, age, epss = r.exposure_seen, r.credential_days, r.known_epss
     loss = breach_cost(p, w, r) * to_ticks * left
-    unknown = p.vulnerability_rate * r.ticks_since_analyze * mean_epss(p)
+    unknown = vulnerability_rate(p, r) * r.ticks_since_analyze * mean_epss(p)
     risk = exploit_intensity(p, r, epss, seen, age)
     total = exploit_intensity(p, r, epss + unknown, seen, age)
     o[40] = stake(loss * (risk - exploit_intensity(p, r, 0.0, seen, age)))

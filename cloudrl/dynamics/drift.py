@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from cloudrl.jit import kernel
-from cloudrl.measurements import TICKS_PER_DAY, draw_cvss, draw_epss
+from cloudrl.measurements import TICKS_PER_DAY, draw_cvss, draw_epss, vulnerability_rate
 from cloudrl.seeding import uniform
 from cloudrl.types import QUEUE
+
 
 @kernel
 def advance(p, r, i, draws):  # type: ignore[no-untyped-def]
@@ -13,7 +14,7 @@ def advance(p, r, i, draws):  # type: ignore[no-untyped-def]
     r.ticks_since_analyze += 1
     r.ticks_since_restart += 1
     r.credential_days += p.security_clock / TICKS_PER_DAY
-    if uniform(draws, i, 0) < p.vulnerability_rate:
+    if uniform(draws, i, 0) < vulnerability_rate(p, r):
         u_severe = uniform(draws, i, 1)
         r.hidden_count += 1
         r.hidden_epss += draw_epss(p, u_severe, uniform(draws, i, 2), uniform(draws, i, 3))

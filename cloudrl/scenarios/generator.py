@@ -178,8 +178,10 @@ def _place(p, sizes, blueprints, template, key, resources, n_resources):  # type
 
 @kernel
 def _infect(p, key, r, i):  # type: ignore[no-untyped-def]
-    """Vulnerabilities that are there from the start, hidden: a Poisson number."""
-    r.hidden_count = poisson(p.initial_vulnerabilities, uniform(stream(key, WORLD, 1), i, 9))
+    """Vulnerabilities that are there from the start, hidden: a Poisson number; none on a managed queue."""
+    r.hidden_count = 0
+    if r.kind != QUEUE:
+        r.hidden_count = poisson(p.initial_vulnerabilities, uniform(stream(key, WORLD, 1), i, 9))
     r.hidden_epss = 0.0
     r.hidden_cvss = 0.0
     for k in range(r.hidden_count):

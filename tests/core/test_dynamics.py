@@ -119,6 +119,8 @@ def check(sim: Simulator) -> None:
             assert ((r[epss] > 0.0) <= (r[count] > 0)).all() and (r[epss] >= 0.0).all()
         assert ((r["known_cvss"] >= 0.0) & (r["known_cvss"] <= 10.0)).all()
         assert (r["exposure_seen"] <= r["exposed"]).all()
+        queue = r["kind"] == QUEUE
+        assert not r["hidden_count"][queue].any() and not r["known_count"][queue].any()
         assert (r["serving"][r["status"] == STOPPED] == 0.0).all()
         for part in ("infrastructure", "outage", "exposure", "labour"):
             assert w[f"tick_{part}"][b] >= -EPS and np.isfinite(w[part][b])
@@ -633,9 +635,9 @@ def test_arrivals_come_at_their_rates() -> None:
         counts["exposure"] += int(r["exposed"][here].sum())
         counts["decryption"] += int((r["encrypted"][here & ~queue] == 0).sum())
         counts["logging_loss"] += int((r["logging"][here] == 0).sum())
-        assert (r["encrypted"][here & queue] == 1).all()
+        assert (r["encrypted"][here & queue] == 1).all() and not r["hidden_count"][queue].any()
     for name, rate in rates.items():
-        n = 30 * int((here & ~queue).sum() if name == "decryption" else here.sum())
+        n = 30 * int((here & ~queue).sum() if name in ("decryption", "vulnerability") else here.sum())
         assert counts[name] == pytest.approx(rate * n, rel=0.08), name
 
 

@@ -291,6 +291,20 @@ def test_stakes_of_what_is_in_order_are_zero(name: str) -> None:
         assert (seen(sim, f"stake_{cure}")[present] > 0.0).all(), cure
 
 
+def test_managed_queues_have_no_stake_in_vulnerabilities() -> None:
+    sim = Simulator(scenario_of("medium"), 6)
+    sim.reset(np.arange(6))
+    queue = sim.state.resources["kind"] == QUEUE
+    for _ in range(40):
+        play(sim, 1)
+        for stake in ("vulnerabilities", "unknown"):
+            assert not seen(sim, f"stake_{stake}")[queue].any()
+    forks = sim.fork(0, 32, luck="resampled")
+    kinds = forks.state.resources["kind"]
+    assert not forks.state.resources["hidden_count"][kinds == QUEUE].any()
+    assert forks.state.resources["hidden_count"][kinds != QUEUE].any()
+
+
 def test_the_price_stake_is_dollars_until_the_end_in_baseline_ticks() -> None:
     sim = Simulator(scenario_of("medium"), 4)
     sim.reset(np.arange(4))

@@ -95,6 +95,8 @@ def _resource(p: SimpleNamespace, luck: Luck, plan: SimpleNamespace, i: int) -> 
         span = max(0, p.ticks - p.job_ticks - FIRST_JOB)
         r.job_start = FIRST_JOB + math.floor(span * uniform(draws, i, 7))
     r.lag = math.floor((p.lag_ticks_max + 1) * uniform(draws, i, 8))
+    if r.kind == QUEUE:  # managed: no holes of its own
+        return r
     r.hidden_count = _poisson(p.initial_vulnerabilities, uniform(draws, i, 9))
     for k in range(r.hidden_count):
         hole = luck.stream(WORLD, 4 + k)

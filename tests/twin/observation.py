@@ -108,7 +108,8 @@ def _appraise(
     left = float(p.ticks - w.tick)
     loss = breach_cost(p, w, r) * to_ticks * left
     epss, seen, age = r.known_epss, r.exposure_seen, r.credential_days
-    suspected = epss + p.vulnerability_rate * r.ticks_since_analyze * mean_epss(p)
+    arrivals = 0.0 if r.kind == QUEUE else p.vulnerability_rate
+    suspected = epss + arrivals * r.ticks_since_analyze * mean_epss(p)
     risk = exploit_intensity(p, r, epss, seen, age)
     total = exploit_intensity(p, r, suspected, seen, age)
     price = billed_price(p, r) * TICK_HOURS * to_ticks * left

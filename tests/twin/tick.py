@@ -116,7 +116,7 @@ def decay(p: SimpleNamespace, r: Resource, draws: int) -> None:
     r.ticks_since_analyze += 1
     r.ticks_since_restart += 1
     r.credential_days += p.security_clock / TICKS_PER_DAY
-    if uniform(draws, i, 0) < p.vulnerability_rate:
+    if r.kind != QUEUE and uniform(draws, i, 0) < p.vulnerability_rate:
         epss, cvss = new_vulnerability(p, *(uniform(draws, i, slot) for slot in (1, 2, 3, 4)))
         r.hidden_count += 1
         r.hidden_epss += epss
