@@ -18,10 +18,16 @@ _DEPENDENTS = ("no dependents", "one dependent", "several dependents")
 
 
 @kernel
+def band(value, limits):  # type: ignore[no-untyped-def]
+    """0, 1 or 2: below, between or above the two limits."""
+    return 0 if value < limits[0] else (1 if value < limits[1] else 2)
+
+
+@kernel
 def context(group, r):  # type: ignore[no-untyped-def]
-    """Index of the situation of resource `r`, 0 .. N_CONTEXTS-1. Seen facts only."""
-    health = 0 if r.health < HEALTH_BANDS[0] else (1 if r.health < HEALTH_BANDS[1] else 2)
-    load = 0 if r.utilisation < LOAD_BANDS[0] else (1 if r.utilisation < LOAD_BANDS[1] else 2)
+    """Index of the situation of resource `r`, 0 .. N_CONTEXTS-1. Seen facts only: late metrics count as they are shown."""
+    health = band(r.past_health[r.lag], HEALTH_BANDS)
+    load = band(r.past_utilisation[r.lag], LOAD_BANDS)
     dependents = min(2, group.dependents)
     return (((r.kind * 3 + health) * 3 + load) * 3 + dependents) * 2 + (1 if r.exposure_seen else 0)
 

@@ -93,6 +93,22 @@ def test_a_breach_within_the_window_is_blamed_on_its_group(known: bool) -> None:
         assert memory.top(1)[0]["severity"] == 1.0
 
 
+def test_a_situation_is_told_by_what_is_seen_of_it() -> None:
+    """A late metric counts as it is shown, from the first tick on; what it has not shown yet does not count."""
+    sim = Simulator(scenario_of("hard"), 1, memory=ImmuneMemory())
+    sim.reset([0])
+    r = sim.state.resources[0]
+    slot = int(np.flatnonzero(r["lag"] == 2)[0])
+    group = sim.state.groups[0, r["group"][slot]]
+    assert np.ptp(r["past_health"][slot]) == np.ptp(r["past_utilisation"][slot]) == 0.0
+    before = context(group, r[slot])
+    r["health"][slot], r["utilisation"][slot] = 0.1, 5.0
+    r["past_health"][slot, :2], r["past_utilisation"][slot, :2] = 0.1, 5.0
+    assert context(group, r[slot]) == before
+    r["past_health"][slot, 2], r["past_utilisation"][slot, 2] = 0.1, 5.0
+    assert "health < 0.5, load > 0.8" in describe(context(group, r[slot]) * N_EVENTS)
+
+
 def test_incidents_have_signatures_of_their_own() -> None:
     assert EVENT_NAMES[N_OPS + FAILURE_INCIDENT - 1] == "failure"
     assert len({describe(k) for k in range(N_SIGNATURES)}) == N_SIGNATURES

@@ -29,8 +29,8 @@ def band(value: float, limits: tuple[float, float]) -> int:
 
 def context(r: Resource) -> int:
     """The situation of a resource as a number: kind, health, load, dependents, exposure."""
-    number = r.kind * 3 + band(r.health, HEALTH_BANDS)
-    number = number * 3 + band(r.utilisation, LOAD_BANDS)
+    number = r.kind * 3 + band(r.past_health[r.lag], HEALTH_BANDS)
+    number = number * 3 + band(r.past_utilisation[r.lag], LOAD_BANDS)
     number = number * 3 + min(2, r.group.dependents)
     return number * 2 + r.exposure_seen
 
