@@ -61,10 +61,44 @@ class Policy(Enum):
 
 
 class ControlVariate(Enum):
-    """noop: the reward of a forked twin that does nothing is subtracted; same optimum, less noise."""
+    """noop: the reward of a forked twin that does nothing is subtracted; same optimum, less noise.
+
+    counterfactual: an action earns what it changes in the episode's reward, were nothing done afterwards (a potential:
+    same optimum, credit at once).
+    """
 
     none = "none"
     noop = "noop"
+    counterfactual = "counterfactual"
+
+
+@dataclass
+class WarmStart:
+    """Before PPO, the actor regresses the worth of actions that forks measure (trainers/common/warm_start.py)."""
+
+    states: float = 80_000  # labelled states; 0 = start from nothing
+    candidates: int = 8  # actions measured per state
+    every: int = 2  # ticks between labelled states of a world
+    updates: int = 2  # gradient steps per batch of labels
+    learning_rate: float = 1e-3
+    sharpness: float = 6.0  # logits per baseline tick of worth
+    noop_offsets: list[float] = field(default_factory=lambda: [0.0, 0.5, 1.0, 2.0])  # ticks; chosen on validation worlds
+
+    def __post_init__(self) -> None:
+        self.states = whole("warm_start.states", self.states)
+        check_ranges("warm_start", self, _WARM_START_RANGES)
+        if not self.noop_offsets:
+            raise UserError("warm_start.noop_offsets: is empty; give at least one, such as [0.0]")
+
+
+_WARM_START_RANGES = {
+    "states": Range(low=0, whole=True),
+    "candidates": Range(low=2, whole=True),
+    "every": COUNT,
+    "updates": COUNT,
+    "learning_rate": POSITIVE,
+    "sharpness": POSITIVE,
+}
 
 
 @dataclass
@@ -76,16 +110,16 @@ class PPOSettings:
     width: int = 64  # of the set policy's layers
     edges: bool = True  # the set policy looks along dependencies
     net_arch: list[int] = field(default_factory=lambda: [64, 64])  # of the mlp policy
-    total_timesteps: float = 1_000_000  # a float in the schema, so that 1e6 may be written; an int afterwards
+    total_timesteps: float = 1_200_000  # a float in the schema, so that 1e6 may be written; an int afterwards
     n_envs: int = 64
     n_steps: int = 96  # ticks per rollout and world
-    batch_size: int = 1536
+    batch_size: int = 3072
     n_epochs: int = 4
-    learning_rate: float = 1e-3
+    learning_rate: float = 3e-4
     learning_rate_final_fraction: float = 0.1  # linear decay to this share; 1 is constant
     gamma: float = 1.0  # the horizon is finite and the time left is observed
-    gae_lambda: float = 0.95
-    ent_coef: float = 0.01
+    gae_lambda: float = 0.8
+    ent_coef: float = 0.002
     ent_coef_final_fraction: float = 0.1
     clip_range: float = 0.2
     clip_range_vf: float | None = None
@@ -93,7 +127,8 @@ class PPOSettings:
     max_grad_norm: float = 0.5
     target_kl: float | None = None
     noop_bias: float = 0.0  # added to NOOP's first logit: where exploration starts
-    control_variate: ControlVariate = ControlVariate.none
+    control_variate: ControlVariate = ControlVariate.counterfactual
+    value_warmup_rollouts: int = 3  # first rollouts that train the critic only: the actor may be good already
     reward_scale: float = 0.1  # R is in baseline ticks; the value network likes it smaller
     checkpoint_every: float = 200_000
     eval_every: float = 100_000
@@ -134,6 +169,7 @@ _PPO_RANGES = {
     "target_kl": POSITIVE,
     "noop_bias": Range(),
     "reward_scale": POSITIVE,
+    "value_warmup_rollouts": Range(low=0, whole=True),
     "checkpoint_every": COUNT,
     "eval_every": COUNT,
 }
@@ -210,6 +246,7 @@ class PPOConfig:
     safety: SafetyConfig = field(default_factory=SafetyConfig)
     memory: MemoryConfig = field(default_factory=MemoryConfig)
     curriculum: CurriculumConfig = field(default_factory=CurriculumConfig)
+    warm_start: WarmStart = field(default_factory=WarmStart)
     ppo: PPOSettings = field(default_factory=PPOSettings)
     evaluation: EvaluationConfig = field(default_factory=EvaluationConfig)
     seed: int = 0

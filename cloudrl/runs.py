@@ -220,10 +220,7 @@ def resume_point(path: str | Path, algo: str) -> tuple[Run, Path]:
                     f"{path}: this checkpoint is damaged; give {run.path} to go on from the latest whole one"
                 )
             return run, folder
-    checkpoint = latest_checkpoint(run.checkpoints)
-    if checkpoint is None:
-        raise UserError(f"{path}: stopped before its first checkpoint; start it anew (see command.txt in it)")
-    return run, checkpoint
+    return run, latest_checkpoint(run.checkpoints)
 
 
 def check_trusted(path: str | Path, runs_dir: str | Path, trust: bool) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections import deque
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -15,6 +16,7 @@ from cloudrl.memory.immune import ImmuneMemory
 from cloudrl.scenarios.library import scenario_hash
 from cloudrl.scenarios.schema import Scenario
 from cloudrl.simulator import Simulator
+from cloudrl.types import ADMISSIBLE
 from envs.cloudops.facts import REWARD_KEYS, metrics, reward_terms_view
 from envs.cloudops.options import (
     MemoryLike,
@@ -31,6 +33,8 @@ from envs.cloudops.render_ansi import render_world
 from envs.cloudops.seeds import episode_seeds
 
 STATE_FORMAT = 1
+CONTROL_VARIATES = ("none", "noop", "counterfactual")
+_COUNTERFACTUAL_CLIP = 60.0  # baseline ticks; a single act that ruins the rest of a day need not drown all others
 
 
 def make_sb3_vec(
@@ -108,8 +112,8 @@ class CloudOpsSB3VecEnv(VecEnv):
         reward_scale: float = 1.0,
         stagger: bool = False,
     ) -> None:
-        if control_variate not in ("none", "noop"):
-            raise ValueError(f"no control variate {control_variate!r}; there are none, noop")
+        if control_variate not in CONTROL_VARIATES:
+            raise ValueError(f"no control variate {control_variate!r}; there are {', '.join(CONTROL_VARIATES)}")
         self.render_mode = None
         self.split = split
         self.control_variate = control_variate
@@ -120,6 +124,7 @@ class CloudOpsSB3VecEnv(VecEnv):
         self._seed = int(seed)
         self._episodes = np.zeros(n_envs, np.int64)  # the next episode of each environment
         self._rows = np.arange(n_envs)
+        self._recent: deque[dict[str, float]] = deque(maxlen=200)
         self._start = time.perf_counter()
         self._actions: np.ndarray | None = None
         self._build(make_simulator(scenario, n_envs, reward, safety, memory, n_slots))
@@ -132,6 +137,7 @@ class CloudOpsSB3VecEnv(VecEnv):
             self.twin = Simulator(
                 simulator.scenario, simulator.n_worlds, reward=simulator.reward_weights, n_slots=simulator.n_slots
             )
+        self._idle = np.zeros(simulator.n_worlds)  # each episode's reward if nothing is done from now on
         self._noops = np.full(simulator.n_worlds, simulator.noop, np.int64)
         self._terms = np.zeros((simulator.n_worlds, len(REWARD_KEYS)))
         self._connect()
@@ -178,6 +184,8 @@ class CloudOpsSB3VecEnv(VecEnv):
         if self.twin is not None:
             self.twin.reset(seeds, rows)
         self._terms[rows] = 0.0
+        if self.control_variate == "counterfactual":
+            self.simulator.idle_totals(rows, self._idle)
 
     def _spread(self, seeds: np.ndarray) -> None:
         """Play NOOP so that environment i stands at a tick of its own, a function of its seed."""
@@ -200,6 +208,8 @@ class CloudOpsSB3VecEnv(VecEnv):
         aside.reset(seeds[unmoved], unmoved)
         self._terms[unmoved] = 0.0
         simulator.restore(aside.state)
+        if self.control_variate == "counterfactual":
+            simulator.idle_totals(None, self._idle)
         if self.twin is not None:
             self.twin.restore(aside.state)
 
@@ -208,10 +218,19 @@ class CloudOpsSB3VecEnv(VecEnv):
         self.simulator.step(actions, look)
         if self.gather_stats:
             self._terms += self._tick_terms
+        if self.control_variate == "counterfactual":
+            return self._consequences()
         if self.twin is None:
             return self.simulator.rewards
         self.twin.step(self._noops, look=False)
         return self.simulator.rewards - self.twin.rewards
+
+    def _consequences(self) -> np.ndarray:
+        """What this tick's actions changed in the reward of the episode, were nothing done from now on, (B,)."""
+        worlds, before = self.simulator.state.worlds, self._idle.copy()
+        acted = (worlds["executed"] != self.simulator.noop) | (worlds["verdict"] != ADMISSIBLE)
+        self.simulator.idle_totals(np.flatnonzero(acted), self._idle)  # where nothing was done, nothing changed
+        return np.clip(self._idle - before, -_COUNTERFACTUAL_CLIP, _COUNTERFACTUAL_CLIP)
 
     def step_async(self, actions: np.ndarray) -> None:
         self._actions = as_indices(actions, self.num_envs)
@@ -252,6 +271,11 @@ class CloudOpsSB3VecEnv(VecEnv):
             names, values = list(columns), [column.tolist() for column in columns.values()]
             for i, row in zip(rows, zip(*values)):
                 infos[i]["metrics"] = dict(zip(names, row))
+                self._recent.append(infos[i]["metrics"])
+
+    def recent_metrics(self) -> list[dict[str, float]]:
+        """`metrics` of the last episodes that ended, at most 200 (with gather_stats)."""
+        return list(self._recent)
 
     def action_masks(self) -> np.ndarray:
         """(B, A) bool, a copy: the actions that may be chosen now."""
@@ -284,6 +308,7 @@ class CloudOpsSB3VecEnv(VecEnv):
             "seed": np.array(self._seed),
             "episodes": self._episodes.copy(),
             "terms": self._terms.copy(),
+            "idle": self._idle.copy(),
             # not derived anew: the memory may have learned since
             "observations": self.simulator.observations.copy(),
             "masks": self.simulator.masks.copy(),
