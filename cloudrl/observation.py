@@ -52,6 +52,7 @@ RESOURCE_FEATURES = (
     "utilisation_peak",  # projected to the forecast peak of the next two hours
     "utilisation_soon",  # ... to the next half hour
     "latency",  # log2 of response / service time, / 4
+    # the next two come from the load balancer, not from the resource's sensors: they are never late
     "availability",  # of its group
     "overloaded",  # ticks above utilisation 1, / 2
     "alarm",
@@ -89,14 +90,14 @@ WORLD_FEATURES = (
     "time_passed",
     "time_left",  # ticks / 288
     "load",
-    "load_over_forecast",
+    "load_over_forecast",  # of the tick just played
     "forecast_soon",
     "forecast_peak",
     "served",
     "slow",
     "cascade",
     "cascade_blast",
-    "changes",  # change budget used / 3
+    "changes",  # change budget used
     "value",  # log of $ value per $ infrastructure, / 4
     "breach_factor",  # log
     "labour_unit",  # one dollar of labour in the unit of the stakes
@@ -176,7 +177,7 @@ def observe(p, w, groups, resources, edges, out):  # type: ignore[no-untyped-def
     o[7] = w.slow
     o[8] = w.cascade
     o[9] = w.cascade_blast
-    o[10] = min(LIMIT, w.changes / 3.0)
+    o[10] = min(LIMIT, w.changes / p.change_budget)
     o[11] = w.log_value
     o[12] = w.log_breach
     o[13] = stake(w.labour_factor * to_ticks)

@@ -136,7 +136,7 @@ WORLD = np.dtype(
         ("burst_ticks", _i),
         ("burst", _f),  # x load
         ("load", _f),  # outside traffic this tick, mean 1
-        ("forecast_now", _f),
+        ("forecast_now", _f),  # what was forecast for this tick
         ("forecast_peak", _f),  # highest forecast within the veto horizon
         ("forecast_soon", _f),  # in 30 minutes
         ("served", _f),  # share of traffic served this tick
@@ -219,22 +219,49 @@ class State(NamedTuple):
     pending: np.ndarray  # (B, PENDING) PENDING_DTYPE
 
     @classmethod
+    def blank(cls, n_worlds: int, n_slots: int, n_edges: int) -> State:
+        """Arrays of undefined content in one piece of memory, which is faster than five allocations of records."""
+        shapes = (
+            (WORLD, ()),
+            (GROUP, (n_slots,)),
+            (RESOURCE, (n_slots,)),
+            (EDGE, (n_edges,)),
+            (PENDING_DTYPE, (PENDING,)),
+        )
+        lengths = [n_worlds * dtype.itemsize * (shape[0] if shape else 1) for dtype, shape in shapes]
+        memory, start, arrays = np.empty(sum(lengths), np.uint8), 0, []
+        for (dtype, shape), length in zip(shapes, lengths, strict=True):
+            arrays.append(np.ndarray((n_worlds, *shape), dtype, memory, start))
+            start += length
+        return cls(*arrays)
+
+    @classmethod
     def empty(cls, n_worlds: int, n_slots: int, n_edges: int) -> State:
         """Zeroed arrays, every slot ABSENT."""
-        state = cls(
-            np.zeros(n_worlds, WORLD),
-            np.zeros((n_worlds, n_slots), GROUP),
-            np.zeros((n_worlds, n_slots), RESOURCE),
-            np.zeros((n_worlds, max(1, n_edges)), EDGE),
-            np.zeros((n_worlds, PENDING), PENDING_DTYPE),
-        )
+        state = cls.blank(n_worlds, n_slots, max(1, n_edges))
+        for array in state:
+            _rows(array)[:] = 0
         state.resources["status"] = ABSENT
         return state
 
     def copy(self) -> State:
         """A deep copy."""
-        return State(*(array.copy() for array in self))
+        return self.take(slice(None))
 
     def take(self, index: np.ndarray | slice) -> State:
         """The worlds at `index` as a new batch."""
-        return State(*(array[index].copy() for array in self))
+        return State(*(_records(_rows(array)[index].copy(), array) for array in self))
+
+    def put(self, other: State) -> None:
+        """Overwrite all worlds with those of a batch of the same size."""
+        for mine, theirs in zip(self, other, strict=True):
+            _rows(mine)[:] = _rows(theirs)
+
+
+def _rows(array: np.ndarray) -> np.ndarray:
+    """One row of bytes per world, a view: numpy moves bytes three times faster than it copies records."""
+    return array.view(np.uint8).reshape(len(array), -1)
+
+
+def _records(rows: np.ndarray, like: np.ndarray) -> np.ndarray:
+    return rows.view(like.dtype).reshape(len(rows), *like.shape[1:])

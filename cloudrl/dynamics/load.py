@@ -18,7 +18,7 @@ SOON_TICKS = 6  # "soon" in observations: half an hour
 
 @kernel
 def advance(p, w, profile):  # type: ignore[no-untyped-def]
-    """Draw this tick's outside traffic into w.load."""
+    """Draw this tick's outside traffic into w.load; keep what was forecast for it."""
     draws = stream(w.key, LOAD, w.tick)
     w.noise = p.noise_persistence * w.noise + p.noise_sd * gaussian(uniform(draws, 0, 0), uniform(draws, 0, 1))
     if w.burst_ticks > 0:
@@ -29,13 +29,13 @@ def advance(p, w, profile):  # type: ignore[no-untyped-def]
         length = (p.burst_ticks_max - p.burst_ticks_min) * uniform(draws, 0, 3)
         w.burst_ticks = p.burst_ticks_min + int(math.floor(length))
         w.burst = p.burst_low + (p.burst_high - p.burst_low) * uniform(draws, 0, 4)
-    w.load = profile[0, profile_index(w, profile, 0)] * math.exp(w.noise) * w.burst
+    w.forecast_now = profile[0, profile_index(w, profile, 0)]
+    w.load = w.forecast_now * math.exp(w.noise) * w.burst
 
 
 @kernel
 def look_ahead(w, profile):  # type: ignore[no-untyped-def]
     """Store what the forecast says at the start of the coming tick."""
-    w.forecast_now = profile[0, profile_index(w, profile, 0)]
     w.forecast_peak = profile[1, profile_index(w, profile, 0)]
     w.forecast_soon = profile[0, profile_index(w, profile, SOON_TICKS)]
 

@@ -48,7 +48,8 @@ def populate(p, sizes, blueprints, template, seed, profile_length, w, groups, re
     w.noise = 0.0
     w.burst = 1.0
     w.burst_ticks = 0
-    w.load = 1.0
+    w.load = 1.0  # nothing has been played: as if the mean had come, and been forecast
+    w.forecast_now = 1.0
     w.served = 1.0
     w.slow = 0.0
     w.changes = 0.0

@@ -23,6 +23,7 @@ SCENARIO_RANGES: dict[str, Range] = {
     "slow_response_ratio": AT_LEAST_ONE,
     "forecast_margin": POSITIVE,
     "capacity_limit": POSITIVE,
+    "change_budget": POSITIVE,
     "repair_median_ticks": POSITIVE,
     "value_low": POSITIVE,
     "breach_factor_low": POSITIVE,

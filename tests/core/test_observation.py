@@ -16,6 +16,7 @@ from cloudrl.observation import (
     N_WORLD_FEATURES,
     RESOURCE_COLUMN,
     RESOURCE_FEATURES,
+    WORLD_COLUMN,
     WORLD_FEATURES,
     bounds,
     names,
@@ -331,6 +332,29 @@ def test_time_is_told() -> None:
         assert not sim.done[0]
         sim.step([sim.noop])
     assert sim.done[0] and sim.observations[0, start + 1] == 0.0
+
+
+def test_load_over_forecast_compares_the_tick_just_played_with_what_was_forecast_for_it() -> None:
+    calm = scenario_of("medium", load__noise_sd=0.0, load__bursts_per_tick=0.0)
+    for scenario in (calm, scenario_of("medium")):
+        sim = Simulator(scenario, 4)
+        sim.reset(np.arange(4))
+        for _ in range(30):
+            ratio = sim.observations[:, WORLD_COLUMN["load_over_forecast"] - N_WORLD_FEATURES]
+            w = sim.state.worlds
+            surprise = np.exp(w["noise"]) * w["burst"]
+            np.testing.assert_allclose(ratio, surprise, rtol=1e-6)
+            sim.step(np.full(4, sim.noop))
+
+
+def test_the_change_budget_is_shown_as_the_part_that_is_used() -> None:
+    for budget in (1.0, 4.0):
+        sim = Simulator(scenario_of("medium", safety_limits__change_budget=budget), 1)
+        sim.reset([0])
+        for used in (0.0, budget, 2.0 * budget):
+            sim.state.worlds["changes"] = used
+            sim.look()
+            assert sim.observations[0, WORLD_COLUMN["changes"] - N_WORLD_FEATURES] == pytest.approx(used / budget)
 
 
 def test_a_busy_resource_shows_how_long() -> None:

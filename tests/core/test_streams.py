@@ -116,7 +116,7 @@ def test_actions_never_shift_load_and_forecast(name: str) -> None:
     for _ in range(min(100, idle.ticks)):
         idle.step(np.full(len(SEEDS), idle.noop))
         busy.step(rng.integers(0, busy.n_actions, len(SEEDS)))
-        for field in ("load", "noise", "burst", "burst_ticks", "forecast_now", "forecast_peak", "key"):
+        for field in ("load", "noise", "burst", "burst_ticks", "forecast_now", "forecast_peak", "forecast_soon", "key"):
             assert np.array_equal(idle.state.worlds[field], busy.state.worlds[field]), field
 
 

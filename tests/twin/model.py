@@ -139,7 +139,7 @@ class World:
     burst_ticks: int = 0
     burst: float = 1.0
     load: float = 1.0
-    forecast_now: float = 0.0
+    forecast_now: float = 1.0
     forecast_peak: float = 0.0
     forecast_soon: float = 0.0
     served: float = 1.0

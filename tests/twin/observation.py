@@ -47,7 +47,7 @@ def observe(p: SimpleNamespace, w: World, n_slots: int) -> list[float]:
         w.slow,
         w.cascade,
         w.cascade_blast,
-        min(LIMIT, w.changes / 3.0),
+        min(LIMIT, w.changes / p.change_budget),
         w.log_value,
         w.log_breach,
         stake(w.labour_factor * to_ticks),

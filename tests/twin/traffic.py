@@ -25,7 +25,6 @@ class Profile:
     def forecast(self, w: World) -> None:
         """What is known at the start of the coming tick."""
         now = (w.tick + int(w.phase)) % self.period
-        w.forecast_now = self.load[now]
         w.forecast_peak = self.peak[now]
         w.forecast_soon = self.load[(now + SOON_TICKS) % self.period]
 
@@ -43,7 +42,8 @@ def arrive(p: SimpleNamespace, w: World, profile: Profile) -> None:
         spread = p.burst_ticks_max - p.burst_ticks_min
         w.burst_ticks = p.burst_ticks_min + math.floor(spread * uniform(draws, 0, 3))
         w.burst = p.burst_low + (p.burst_high - p.burst_low) * uniform(draws, 0, 4)
-    w.load = profile.load[(w.tick + int(w.phase)) % profile.period] * math.exp(w.noise) * w.burst
+    w.forecast_now = profile.load[(w.tick + int(w.phase)) % profile.period]
+    w.load = w.forecast_now * math.exp(w.noise) * w.burst
 
 
 def flow(p: SimpleNamespace, w: World) -> None:
