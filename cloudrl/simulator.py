@@ -8,6 +8,8 @@ import numpy as np
 
 from cloudrl import engine, observation
 from cloudrl.actions import ALL_OPS, CORE_OPS, N_OPS, Op, n_actions, noop_index
+from cloudrl.copies import spread
+from cloudrl.dispatch import Direct
 from cloudrl.memory.config import MemoryConfig
 from cloudrl.memory.immune import ImmuneMemory, Tables
 from cloudrl.records import record, record_dtype
@@ -28,11 +30,27 @@ REWARD = record_dtype(RewardWeights())
 _MODES = {"enforce": engine.ENFORCE, "observe": engine.OBSERVE, "off": engine.OFF}
 
 
+class _Kernels:
+    """The kernels that are called often. A simulator's forks, whose arrays have the same types, share them."""
+
+    def __init__(self) -> None:
+        self.step = Direct(engine.step_batch)
+        self.look = Direct(engine.look_batch)
+        self.look_at = Direct(engine.look_at)
+        self.idle_totals = Direct(engine.idle_totals)
+        self.resample = Direct(engine.resample_batch)
+        self.spread = Direct(spread)
+
+    def __reduce__(self) -> tuple[Any, ...]:  # machine code stays where it is
+        return _Kernels, ()
+
+
 class Simulator:
     """B worlds of one scenario.
 
-    After `reset` or `step` the arrays `observations` (B, D) float32, `masks` (B, A) bool, `rewards` (B,) float64 and
-    `done` hold the current values; they are the simulator's own buffers and change at the next step: copy what you keep.
+    After `reset` or `step` the arrays `observations` (B, D) float32, `masks` (B, A) bool, `rewards` (B,) float64
+    and `done` hold the current values; they are the simulator's own buffers and change at the next step: copy what
+    you keep.
 
     Args:
         scenario: the distribution of worlds.
@@ -69,7 +87,7 @@ class Simulator:
         self.rules = engine.Rules(
             params=self.params,
             weights=record(self.reward_weights, REWARD),
-            profile=profile,
+            profile=np.ascontiguousarray(profile, np.float64),
             allowed_ops=CORE_OPS if self.safety.actions is ActionSet.core else ALL_OPS,
             mode=_MODES[self.safety.mode.value],
             memory_on=memory is not None and memory.config.enabled,
@@ -77,6 +95,7 @@ class Simulator:
             window=(memory.config if memory is not None else MemoryConfig()).window_ticks,
         )
         self.tables = memory.tables if memory is not None else _NO_MEMORY
+        self._kernels = _Kernels()
         self._allocate(n_worlds, State.empty(n_worlds, self.n_slots, self.blueprints.edges.shape[1]))
 
     def _allocate(self, n_worlds: int, state: State) -> None:
@@ -120,6 +139,10 @@ class Simulator:
         )  # fmt: skip
         return self.observations
 
+    def _check_world(self, world: int) -> None:
+        if not 0 <= world < self.n_worlds:
+            raise IndexError(f"world {world} is outside 0..{self.n_worlds - 1}")
+
     def _check_worlds(self, which: Any) -> None:
         """Kernels do not check indices: a wrong one would write anywhere."""
         which = np.atleast_1d(which)
@@ -140,10 +163,10 @@ class Simulator:
 
         `look=False` skips masks and observations (and with them the verdict on the next action: use it for NOOP).
         """
-        actions = np.ascontiguousarray(actions, np.int64)
+        actions = np.array(actions, np.int64)  # a copy, contiguous and writable: the kernel expects this very type
         if actions.shape != (self.n_worlds,):
             raise ValueError(f"actions have shape {actions.shape}, expected ({self.n_worlds},)")
-        changed = engine.step_batch(
+        changed = self._kernels.step(
             self.rules, self.tables, self.state, actions, self.scratch,
             self.rewards, self.observations, self.masks, look,
         )  # fmt: skip
@@ -186,23 +209,36 @@ class Simulator:
         """A copy of one world (a batch of 1) or of all."""
         if world is None:
             return self.state.copy()
-        self._check_worlds(world)
-        return self.state.take(slice(world, world + 1))
+        self._check_world(world)
+        return self._copies(world, 1)
+
+    def _copies(self, world: int, n: int) -> State:
+        """`n` copies of one world."""
+        out = State.blank(n, self.n_slots, self.state.edges.shape[1])
+        self._kernels.spread(self.state, int(world), out, 0, n)
+        return out
 
     def restore(self, snapshot: State, world: int | None = None) -> None:
         """Put a snapshot back: of all worlds, or of one into place `world`."""
         if world is not None:
-            self._check_worlds(world)
-        where = slice(None) if world is None else slice(world, world + 1)
+            self._check_world(world)
+        n = self.n_worlds if world is None else 1
         for mine, theirs in zip(self.state, snapshot, strict=True):
-            if mine[where].shape != theirs.shape or mine.dtype != theirs.dtype:
+            if theirs.shape != (n, *mine.shape[1:]) or theirs.dtype != mine.dtype or not theirs.flags.c_contiguous:
                 raise ValueError("the snapshot is of another size or version")
-            mine[where] = theirs
-        self.look()
+        if world is None:
+            self.state.put(snapshot)
+            self.look()
+        else:
+            self._kernels.spread(snapshot, 0, self.state, int(world), 1)
+            self._kernels.look_at(
+                self.rules, self.tables, self.state, int(world), self.scratch,
+                self.observations[world], self.masks[world],
+            )  # fmt: skip
 
     def look(self) -> np.ndarray:
         """Recompute verdicts, masks and observations. Returns the observations."""
-        engine.look_batch(self.rules, self.tables, self.state, self.scratch, self.observations, self.masks)
+        self._kernels.look(self.rules, self.tables, self.state, self.scratch, self.observations, self.masks)
         return self.observations
 
     def fork(self, world: int, n: int = 1, luck: str = "same", salt: int = 0) -> Simulator:
@@ -211,16 +247,17 @@ class Simulator:
         luck="same": the copies share the original's future draws and hidden state (training signals, the oracle).
         luck="resampled": future and hidden state are drawn anew from what an agent can know (planners).
         """
-        self._check_worlds(world)
+        self._check_world(world)
         if luck not in ("same", "resampled"):
             raise ValueError(f"luck is {luck!r}; it must be 'same' or 'resampled'")
         child = object.__new__(Simulator)
         child.__dict__.update(self.__dict__)
+        child.__dict__.pop("_aside", None)
         child.memory = None
         child.rules = self.rules._replace(memory_write=False)
-        child._allocate(n, State(*(np.repeat(a[world : world + 1], n, axis=0) for a in self.state)))
+        child._allocate(n, self._copies(world, n))
         if luck == "resampled":
-            engine.resample_batch(self.params, child.state, salt)
+            self._kernels.resample(self.params, child.state, salt)
         child.observations[:] = self.observations[world]
         child.masks[:] = self.masks[world]
         return child
@@ -236,15 +273,16 @@ class Simulator:
     def idle_totals(self, which: Any = None, out: np.ndarray | None = None) -> np.ndarray:
         """Reward of the whole episode if nothing is done from now on, same luck: for the worlds `which`, (B,).
 
-        The do-nothing tail is a potential: the change of this number over a tick is what the tick's action was worth.
+        The do-nothing tail is a potential: the change of this number over a tick is what the tick's action was
+        worth.
         """
         which = np.arange(self.n_worlds) if which is None else np.asarray(which, np.int64)
         self._check_worlds(which)
         out = np.zeros(self.n_worlds) if out is None else out
         if not hasattr(self, "_aside") or self._aside.resources.shape[1] != self.n_slots:
-            self._aside = State.empty(1, self.n_slots, self.state.edges.shape[1])
+            self._aside = State.blank(1, self.n_slots, self.state.edges.shape[1])
         rules = self.rules._replace(memory_on=False, memory_write=False)  # NOOP is never vetoed
-        engine.idle_totals(rules, self.tables, self.state, which, self._aside, self.scratch, out)
+        self._kernels.idle_totals(rules, self.tables, self.state, which, self._aside, self.scratch, out)
         return out
 
     # ------------------------------------------------------------------ results
@@ -257,7 +295,14 @@ class Simulator:
         return won(self.params, self.state.worlds)
 
     def __getstate__(self) -> dict[str, Any]:
-        return self.__dict__.copy()
+        state = self.__dict__.copy()
+        state.pop("_aside", None)
+        if self.tables is _NO_MEMORY:  # zeros, larger than all the rest
+            del state["tables"]
+        return state
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update({"tables": _NO_MEMORY} | state)
 
 
 def _build(scenario: Scenario) -> tuple[Blueprints, dict[str, list[int]], np.ndarray]:

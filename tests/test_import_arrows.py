@@ -22,7 +22,7 @@ PACKAGES: dict[str, set[str]] = {
 
 OURS = {*PACKAGES, "scripts", "tests"}
 
-BASE = {"types", "actions", "jit", "seeding", "measurements", "records", "errors", "manifest", "ranges"}
+BASE = {"types", "actions", "jit", "seeding", "measurements", "records", "errors", "manifest", "ranges", "copies", "dispatch"}
 SIBLINGS = {"dynamics", "reward", "safety", "memory", "scenarios", "observation"}
 ENGINE = {"simulator", "engine"}
 SETTINGS = {"config", "compose", "cli", "runs"}

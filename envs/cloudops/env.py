@@ -9,10 +9,10 @@ import numpy as np
 from gymnasium.error import ResetNeeded
 
 from cloudrl import engine
+from cloudrl.dispatch import direct
 from cloudrl.safety.config import SafetyMode
 from cloudrl.safety.layer import Verdict
 from cloudrl.types import VERDICT_NAMES
-from envs.cloudops.direct import direct
 from envs.cloudops.facts import N_TICK_KEYS, TICK_KEYS, facts_view, metrics
 from envs.cloudops.options import (
     MemoryLike,
