@@ -14,7 +14,7 @@ class MemoryConfig:
     prior_bad: float = 0.5  # Beta prior
     prior_good: float = 9.5
     decay: float = 0.9995  # of the evidence, per episode that ended
-    veto_bound: float = 0.5  # antibody: veto when the lower credible bound passes this
+    veto_bound: float = 0.3  # antibody: veto when the lower credible bound passes this
     credible_z: float = 1.64  # normal quantile of the lower bound
     minimum_evidence: float = 20.0  # observations before an antibody may form
     frozen: bool = False  # read, never write

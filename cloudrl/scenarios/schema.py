@@ -165,7 +165,7 @@ class SafetyLimits:
     forecast_margin: float = 1.1  # x forecast
     forecast_ticks: int = 24
     restart_cooldown_ticks: int = 12
-    change_budget: float = 3.0  # disruptive operations
+    change_budget: float = 2.0  # disruptive operations
     change_refill: float = 1 / 6  # per tick
     rotation_cooldown_days: float = 15.0
     job_guard_ticks: int = 6
