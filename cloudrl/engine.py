@@ -20,7 +20,7 @@ from cloudrl.reward.terms import reward
 from cloudrl.safety.layer import broken_rules, judge, verdict, write_mask
 from cloudrl.scenarios.generator import populate
 from cloudrl.seeding import BELIEF, mix, stream, uniform
-from cloudrl.measurements import draw_cvss, draw_epss, vulnerability_rate
+from cloudrl.measurements import draw_cvss, draw_epss, never_analyzed, vulnerability_rate
 from cloudrl.scenarios.generator import LEAK_CLASSES, poisson
 from cloudrl.types import ADMISSIBLE, CRASHED, DELETED, INVALID, QUEUE, VETOED
 
@@ -188,7 +188,9 @@ def resample(p, w, resources, salt):  # type: ignore[no-untyped-def]
     """Replace what an agent cannot know by a draw from what it can: future luck and hidden state.
 
     Planners get forks only through this: new random streams; hidden vulnerabilities and unseen exposure from their
-    arrival rates since the last look; a burst's and a repair's remaining time; wear; health behind a late sensor.
+    arrival rates since the last look (since the episode's start, and as common as it is then, where nobody has
+    looked yet); a burst's and a repair's remaining time; wear; health behind a late sensor. Scheduled jobs stay:
+    whoever runs the machines knows the schedule, and the observation shows it however far ahead.
     """
     w.key = mix(w.key ^ mix(np.uint64(salt)))
     for i in range(w.n_resources):
@@ -208,7 +210,10 @@ def resample(p, w, resources, salt):  # type: ignore[no-untyped-def]
         if r.logging:
             r.exposed = r.exposure_seen
         elif not r.exposure_seen:
-            r.exposed = 1 if uniform(draws, i, 4) < min(0.5, p.exposure_rate * since + p.initial_exposed) else 0
+            chance = p.exposure_rate * since
+            if never_analyzed(w, r):
+                chance = p.initial_exposed + p.exposure_rate * w.tick
+            r.exposed = 1 if uniform(draws, i, 4) < min(0.5, chance) else 0
         u = uniform(draws, i, 5)
         scale = LEAK_CLASSES[0] if u < 0.5 else (LEAK_CLASSES[1] if u < 0.8 else LEAK_CLASSES[2])
         r.leak = 0.0 if r.kind == QUEUE else p.health_leak * scale

@@ -27,6 +27,7 @@ from cloudrl.types import CACHE, CACHED, DATABASE, DELETED, QUEUE, RUNNING, SOFT
 
 TICK_HOURS = 5.0 / 60.0
 TICKS_PER_DAY = 288
+UNANALYZED_TICKS = TICKS_PER_DAY  # for so long, at an episode's start, nobody has analysed anything
 TICKS_PER_30_DAYS = 8640.0
 CREDENTIAL_LIMIT_DAYS = 90.0  # CIS AWS Foundations Benchmark: rotate every 90 days or less
 CREDENTIAL_FACTOR_MAX = 4.0
@@ -173,6 +174,12 @@ def labour(p, op):  # type: ignore[no-untyped-def]
 def job_pending(p, w, r):  # type: ignore[no-untyped-def]
     """True while the resource's scheduled job is ahead or running."""
     return r.job_start >= 0 and w.tick < r.job_start + p.job_ticks
+
+
+@kernel
+def never_analyzed(w, r):  # type: ignore[no-untyped-def]
+    """True if nobody has analysed the resource in this episode, and no breach has shown what it was like."""
+    return r.ticks_since_analyze >= UNANALYZED_TICKS + w.tick
 
 
 @kernel

@@ -25,7 +25,7 @@ from cloudrl.measurements import (
 from cloudrl.actions import RESTART
 from cloudrl.types import QUEUE, RUNNING, STOPPED
 
-OBSERVATION_VERSION = 1
+OBSERVATION_VERSION = 2
 
 RESOURCE_FEATURES = (
     "present",
@@ -66,7 +66,7 @@ RESOURCE_FEATURES = (
     "credential_age",  # days / 90
     "since_analyze",  # ticks / 144
     "since_restart",  # ticks / 24, at most 1
-    "job_ahead",  # ticks until its job starts / 48, from 1 down to -1; -1 = none or over
+    "job_ahead",  # ticks until its job starts / 48: the schedule is known; -1 = none or over
     "job_running",
     "memory_risk",
     # stakes until the end
@@ -218,7 +218,7 @@ def _describe(r, group, free, tick, job_ticks, o):  # type: ignore[no-untyped-de
     o[36] = min(1.0, r.ticks_since_restart / 24.0)
     ahead = float(r.job_start - tick)
     pending = r.job_start >= 0 and tick < r.job_start + job_ticks
-    o[37] = max(-1.0, min(1.0, ahead / 48.0)) if pending else -1.0
+    o[37] = max(-1.0, min(LIMIT, ahead / 48.0)) if pending else -1.0
     o[38] = 1.0 if pending and ahead <= 0.0 else 0.0
     o[39] = r.memory_risk
 

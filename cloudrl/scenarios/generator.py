@@ -11,7 +11,7 @@ import math
 from cloudrl.actions import ALL_OPS
 from cloudrl.jit import kernel
 from cloudrl.measurements import (
-    TICKS_PER_DAY,
+    UNANALYZED_TICKS,
     dependency_weight,
     draw_cvss,
     draw_epss,
@@ -170,7 +170,7 @@ def _place(p, sizes, blueprints, template, key, resources, n_resources):  # type
         r.known_count = 0
         r.known_epss = 0.0
         r.known_cvss = 0.0
-        r.ticks_since_analyze = TICKS_PER_DAY
+        r.ticks_since_analyze = UNANALYZED_TICKS
         r.ticks_since_restart = _NEVER
         r.alarm = 0
         r.memory_risk = 0.0

@@ -357,6 +357,18 @@ def test_the_change_budget_is_shown_as_the_part_that_is_used() -> None:
             assert sim.observations[0, WORLD_COLUMN["changes"] - N_WORLD_FEATURES] == pytest.approx(used / budget)
 
 
+def test_the_schedule_of_jobs_is_shown_however_far_ahead_and_stays_in_resampled_forks() -> None:
+    sim = Simulator(scenario_of("medium", jobs__job_probability=1.0), 32)
+    sim.reset(np.arange(32))
+    for _ in range(3):
+        start, now = sim.state.resources["job_start"], sim.state.worlds["tick"][:, None]
+        ahead = np.where((start > now) & (seen(sim, "present") > 0), start - now, 0)
+        assert ahead.max() > 100
+        np.testing.assert_allclose(48.0 * seen(sim, "job_ahead")[ahead > 0], ahead[ahead > 0], rtol=1e-5)
+        assert np.array_equal(sim.fork(3, 2, luck="resampled").state.resources["job_start"][1], start[3])
+        play(sim, 20)
+
+
 def test_a_busy_resource_shows_how_long() -> None:
     sim = Simulator(scenario_of("medium"), 1)
     sim.reset([0])

@@ -381,6 +381,26 @@ def test_resampled_forks_carry_nothing_hidden() -> None:
         assert np.array_equal(a, b), field
 
 
+def test_resampled_exposure_is_as_likely_as_it_is() -> None:
+    """Nobody has looked: the share at the start, and what has come since. Somebody looked: what has come since."""
+    start, rate, ticks = 0.2, 0.004, 30
+    scenario = scenario_of(
+        "medium", start__initial_exposed=start, drift__exposure_rate=rate, start__initial_logged=0.0,
+        security__security_clock=0.0,
+    )  # fmt: skip
+    sim = Simulator(scenario, 1)
+    sim.reset([1])
+    analyzed = int(np.flatnonzero(sim.state.resources["kind"][0] == 0)[0])
+    for t in range(ticks):
+        sim.step([analyzed * 12 if t == 0 else sim.noop])
+    sim.state.resources["exposure_seen"] = 0
+    assert sim.state.resources["ticks_since_analyze"][0, analyzed] < ticks
+    forks = sim.fork(0, 4_000, luck="resampled")
+    share = forks.state.resources["exposed"][:, : int(sim.state.worlds["n_resources"][0])].mean(axis=0)
+    assert share[analyzed] == pytest.approx(rate * (ticks - 1), abs=0.015)
+    assert np.delete(share, analyzed) == pytest.approx(start + rate * ticks, abs=0.03)
+
+
 def test_peek_tells_what_step_does_and_changes_nothing(sim: Simulator) -> None:
     before = sim.snapshot()
     actions = np.flatnonzero(sim.masks[0])

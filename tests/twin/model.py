@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from types import SimpleNamespace
 
-from cloudrl.measurements import TICKS_PER_DAY
+from cloudrl.measurements import UNANALYZED_TICKS
 from cloudrl.records import leaves
 from cloudrl.scenarios.schema import Scenario
 from cloudrl.types import LAG, PENDING, QUEUE, RUNNING, STOPPED
@@ -53,7 +53,7 @@ class Resource:
     encrypted: bool = False
     logging: bool = False
     credential_days: float = 0.0
-    ticks_since_analyze: int = TICKS_PER_DAY
+    ticks_since_analyze: int = UNANALYZED_TICKS
     ticks_since_restart: int = 10_000
     impossible: set[int] = field(default_factory=set)
     forbidden: set[int] = field(default_factory=set)

@@ -93,7 +93,7 @@ def _describe(p: SimpleNamespace, w: World, group: Group, r: Resource, free: int
         min(4.0, r.credential_days / 90.0),
         min(4.0, r.ticks_since_analyze / 144.0),
         min(1.0, r.ticks_since_restart / 24.0),
-        max(-1.0, min(1.0, ahead / 48.0)) if pending else -1.0,
+        max(-1.0, min(LIMIT, ahead / 48.0)) if pending else -1.0,
         pending and ahead <= 0,
         r.memory_risk,
     ]
