@@ -17,7 +17,7 @@ from cloudrl.memory import immune
 from cloudrl.memory.signature import N_EVENTS, context
 from cloudrl.observation import observe
 from cloudrl.reward.terms import reward
-from cloudrl.safety.layer import broken_rules, judge, verdict, write_mask
+from cloudrl.safety.layer import ANTIBODY, N_RULES, broken_rules, judge, verdict, write_mask
 from cloudrl.scenarios.generator import populate
 from cloudrl.seeding import BELIEF, mix, stream, uniform
 from cloudrl.measurements import draw_cvss, draw_epss, never_analyzed, vulnerability_rate
@@ -177,10 +177,17 @@ def reset_batch(rules, tables, blueprints, sizes, templates, which, seeds, state
 
 @kernel
 def explain(rules, tables, w, groups, resources, edges, slot, scratch):  # type: ignore[no-untyped-def]
-    """scratch.rules[k] = ops that rule k forbids on `slot`."""
+    """scratch.rules[k] = ops that rule k forbids on `slot`.
+
+    What `look` forbade and no rule forbids now was forbidden by an antibody that has faded since.
+    """
     if rules.memory_on:
         scratch.antibodies[slot] = tables.antibodies[context(groups[resources[slot].group], resources[slot])]
     broken_rules(rules.params[0], w, groups, resources, edges, scratch.antibodies, slot, scratch.rules)
+    found = 0
+    for k in range(N_RULES):
+        found |= scratch.rules[k]
+    scratch.rules[ANTIBODY] |= resources[slot].forbidden & ~found
 
 
 @kernel

@@ -34,6 +34,7 @@ from cloudrl.safety.rules import (
 from cloudrl.types import ADMISSIBLE, CRASHED, DELETED, HARD, INVALID, RUNNING, VERDICT_NAMES, VETOED
 
 N_RULES = len(RULES)
+ANTIBODY = RULES.index(antibody.RULE)
 _LOAD_MIN = 0.3  # floor of the outside load when a group's share of it is projected to the peak
 
 

@@ -15,7 +15,7 @@ from cloudrl.memory.config import MemoryConfig
 from cloudrl.memory.immune import N_SIGNATURES
 from cloudrl.memory.signature import EVENT_NAMES, N_CONTEXTS, N_EVENTS, context, describe
 from cloudrl.observation import N_RESOURCE_FEATURES, RESOURCE_COLUMN
-from cloudrl.types import BREACH_INCIDENT, FAILURE_INCIDENT, VETOED
+from cloudrl.types import ADMISSIBLE, BREACH_INCIDENT, FAILURE_INCIDENT, VETOED
 from tests.core.play import play, same_state, scenario_of
 
 HASTY = MemoryConfig(window_ticks=6, prior_bad=4.0, prior_good=1.0, minimum_evidence=2.0, credible_z=1.0)
@@ -156,6 +156,23 @@ def test_an_antibody_forms_when_the_evidence_is_enough_and_vetoes_with_its_reaso
     teach(memory, where, Op.PATCH, bad=50.0, good=500.0)
     sim.look()
     assert sim.masks[0, action]  # it went well often enough
+
+
+def test_a_veto_whose_antibody_has_faded_since_the_last_look_still_has_its_reason() -> None:
+    memory = ImmuneMemory()
+    sim = Simulator(scenario_of("medium"), 1, memory=memory)
+    sim.reset([0])
+    slot = int(np.flatnonzero(sim.masks[0, :-1].reshape(-1, N_OPS)[:, Op.PATCH])[0])
+    r, action = sim.state.resources[0, slot], slot * N_OPS + Op.PATCH
+    where = context(sim.state.groups[0, r["group"]], r)
+    teach(memory, where, Op.PATCH, bad=50.0)
+    sim.look()
+    teach(memory, where, Op.PATCH, bad=0.0)
+    verdict = sim.verdict(0, action)
+    assert not sim.masks[0, action] and verdict.code == VETOED and verdict.rules == ("antibody",)
+    assert sim.verdict(0, slot * N_OPS + Op.RESTART).code == ADMISSIBLE
+    sim.look()
+    assert sim.masks[0, action] and sim.verdict(0, action).code == ADMISSIBLE
 
 
 def test_only_disruptive_operations_are_vetoed_by_memory() -> None:
