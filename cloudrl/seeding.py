@@ -4,6 +4,9 @@ A draw is a pure function of (world key, purpose, tick, resource, slot). Nothing
 agent's action never shifts what happens later, the result never depends on which worlds sit beside,
 and two forks of a world share their future luck.
 
+Keys are uint64. Every function casts them, because numba would turn the sum of a signed and an unsigned integer
+into a float: so plain integers from Python are as good, or refused with an OverflowError from 2**63 on.
+
 The mixer is SplitMix64 (Steele, Lea, Flood: Fast Splittable Pseudorandom Number Generators, 2014).
 """
 
@@ -29,7 +32,7 @@ _TO_UNIT = 1.0 / 9007199254740992.0  # 2**-53
 @kernel
 def mix(z):  # type: ignore[no-untyped-def]
     """SplitMix64: one uint64 in, one well-mixed uint64 out."""
-    z = z + _GOLDEN
+    z = np.uint64(z) + _GOLDEN
     z = (z ^ (z >> _30)) * _MIX_1
     z = (z ^ (z >> _27)) * _MIX_2
     return z ^ (z >> _31)
@@ -38,14 +41,14 @@ def mix(z):  # type: ignore[no-untyped-def]
 @kernel
 def stream(world_key, purpose, tick):  # type: ignore[no-untyped-def]
     """Key of all draws for one purpose at one tick."""
-    return mix(world_key + np.uint64(purpose) * _MIX_1) + (np.uint64(tick) << _TICK_BITS) * _GOLDEN
+    return mix(np.uint64(world_key) + np.uint64(purpose) * _MIX_1) + (np.uint64(tick) << _TICK_BITS) * _GOLDEN
 
 
 @kernel
 def uniform(stream_key, resource, slot):  # type: ignore[no-untyped-def]
     """Uniform in [0, 1). `slot` < 32; slots of one resource never meet those of another."""
     counter = (np.uint64(resource) << _RESOURCE_BITS) + np.uint64(slot)
-    return np.float64(mix(stream_key + counter * _GOLDEN) >> _11) * _TO_UNIT
+    return np.float64(mix(np.uint64(stream_key) + counter * _GOLDEN) >> _11) * _TO_UNIT
 
 
 @kernel

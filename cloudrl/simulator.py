@@ -61,6 +61,8 @@ class Simulator:
         n_slots: pad worlds to this many resources (default: scenario.slots).
     """
 
+    _aside: State  # one world, to play in
+
     def __init__(
         self,
         scenario: Scenario,
@@ -123,12 +125,11 @@ class Simulator:
 
     # ------------------------------------------------------------------ play
     def reset(self, seeds: Any, which: Any = None) -> np.ndarray:
-        """Start the worlds `which` (default: all) from `seeds`, one each. Returns the observations (B, D).
+        """Start the worlds `which` (indices or a mask, default: all) from `seeds`. Returns observations (B, D).
 
-        A seed fixes the world and all its luck; its range decides the split the shape is drawn from.
+        A seed per world fixes it and all its luck; its range decides the split the shape is drawn from.
         """
-        which = np.arange(self.n_worlds) if which is None else np.asarray(which, np.int64)
-        self._check_worlds(which)
+        which = self._worlds(which)
         seeds = np.broadcast_to(np.asarray(seeds, np.int64), which.shape)
         if seeds.size and seeds.min() < 0:
             raise ValueError(f"seed {seeds.min()} is negative; seeds start at 0")
@@ -142,6 +143,17 @@ class Simulator:
     def _check_world(self, world: int) -> None:
         if not 0 <= world < self.n_worlds:
             raise IndexError(f"world {world} is outside 0..{self.n_worlds - 1}")
+
+    def _worlds(self, which: Any) -> np.ndarray:
+        """Indices of worlds from indices, a mask (B,) bool, or None = all."""
+        which = np.arange(self.n_worlds) if which is None else np.asarray(which)
+        if which.dtype == np.bool_:
+            if which.shape != (self.n_worlds,):
+                raise IndexError(f"the mask of worlds has shape {which.shape}, expected ({self.n_worlds},)")
+            which = np.flatnonzero(which)
+        which = np.asarray(which, np.int64)
+        self._check_worlds(which)
+        return which
 
     def _check_worlds(self, which: Any) -> None:
         """Kernels do not check indices: a wrong one would write anywhere."""
@@ -276,8 +288,7 @@ class Simulator:
         The do-nothing tail is a potential: the change of this number over a tick is what the tick's action was
         worth.
         """
-        which = np.arange(self.n_worlds) if which is None else np.asarray(which, np.int64)
-        self._check_worlds(which)
+        which = self._worlds(which)
         out = np.zeros(self.n_worlds) if out is None else out
         if not hasattr(self, "_aside") or self._aside.resources.shape[1] != self.n_slots:
             self._aside = State.blank(1, self.n_slots, self.state.edges.shape[1])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import pickle
 
 import numpy as np
@@ -52,6 +53,26 @@ def test_a_draw_equals_the_plain_integers(seed: int, purpose: int, tick: int, re
     draws = streams.Luck(key).stream(purpose, tick)
     assert int(kernels.stream(np.uint64(key), purpose, tick)) == draws
     assert kernels.uniform(np.uint64(draws), resource, slot) == streams.uniform(draws, resource, slot)
+
+
+@pytest.mark.parametrize("key", [0, 1, 7, 2**62 + 1, 2**63 - 1])
+def test_plain_integers_are_as_good_as_uint64(key: int) -> None:
+    """A signed integer plus an unsigned one is a float in numba: without a cast such calls would be wrong."""
+    assert int(kernels.mix(key)) == streams.mix(key)
+    assert int(kernels.stream(key, 3, 17)) == streams.Luck(key).stream(3, 17)
+    assert kernels.uniform(key, 5, 2) == streams.uniform(key, 5, 2)
+
+
+@pytest.mark.parametrize("key", [2**63, 2**64 - 1])
+def test_large_plain_integers_are_right_or_refused(key: int) -> None:
+    assert int(kernels.mix(np.uint64(key))) == streams.mix(key)
+    for of_key, expected in (
+        (lambda: int(kernels.mix(key)), streams.mix(key)),
+        (lambda: int(kernels.stream(key, 3, 17)), streams.Luck(key).stream(3, 17)),
+        (lambda: kernels.uniform(key, 5, 2), streams.uniform(key, 5, 2)),
+    ):
+        with contextlib.suppress(OverflowError):
+            assert of_key() == expected
 
 
 def test_splitmix_matches_the_published_sequence() -> None:
@@ -116,7 +137,9 @@ def test_actions_never_shift_load_and_forecast(name: str) -> None:
     for _ in range(min(100, idle.ticks)):
         idle.step(np.full(len(SEEDS), idle.noop))
         busy.step(rng.integers(0, busy.n_actions, len(SEEDS)))
-        for field in ("load", "noise", "burst", "burst_ticks", "forecast_now", "forecast_peak", "forecast_soon", "key"):
+        for field in (
+            "load", "noise", "burst", "burst_ticks", "forecast_now", "forecast_peak", "forecast_soon", "key",
+        ):  # fmt: skip
             assert np.array_equal(idle.state.worlds[field], busy.state.worlds[field]), field
 
 
@@ -258,6 +281,11 @@ def test_reset_of_some_worlds_leaves_the_others_alone() -> None:
     assert same_state((a[[0, 2]] for a in sim.state), (a[[0, 2]] for a in before))
     assert np.array_equal(sim.observations[[0, 2]], seen[[0, 2]])
     assert sim.state.worlds["seed"].tolist() == [1, 50, 3, 51]
+    sim.reset([60, 61], which=[False, False, True, True])
+    assert sim.state.worlds["seed"].tolist() == [1, 50, 60, 61]
+    sim.reset([70], which=np.array([True, False, False, False]))
+    assert sim.state.worlds["seed"].tolist() == [70, 50, 60, 61]
+    assert np.flatnonzero(sim.idle_totals(np.array([False, True, False, False]))).tolist() == [1]
 
 
 def test_the_same_seed_gives_the_same_trace() -> None:
@@ -443,6 +471,7 @@ def test_wrong_worlds_and_seeds_are_refused(sim: Simulator) -> None:
         lambda: sim.reset([-1, 0, 1]),
         lambda: sim.reset([1], which=[3]),
         lambda: sim.reset([1], which=[-1]),
+        lambda: sim.reset([1], which=[True]),
         lambda: sim.fork(3),
         lambda: sim.fork(-1),
         lambda: sim.fork(0, luck="good"),
