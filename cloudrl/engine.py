@@ -13,15 +13,14 @@ from cloudrl.actions import N_OPS, NOOP
 from cloudrl.dynamics import load
 from cloudrl.dynamics.tick import tick
 from cloudrl.jit import kernel
+from cloudrl.measurements import draw_cvss, draw_epss, never_analyzed, vulnerability_rate
 from cloudrl.memory import immune
 from cloudrl.memory.signature import N_EVENTS, context
 from cloudrl.observation import observe
 from cloudrl.reward.terms import reward
 from cloudrl.safety.layer import ANTIBODY, N_RULES, broken_rules, judge, verdict, write_mask
-from cloudrl.scenarios.generator import populate
+from cloudrl.scenarios.generator import LEAK_CLASSES, poisson, populate
 from cloudrl.seeding import BELIEF, mix, stream, uniform
-from cloudrl.measurements import draw_cvss, draw_epss, never_analyzed, vulnerability_rate
-from cloudrl.scenarios.generator import LEAK_CLASSES, poisson
 from cloudrl.types import ADMISSIBLE, CRASHED, DELETED, INVALID, QUEUE, VETOED
 
 ENFORCE, OBSERVE, OFF = range(3)
@@ -102,23 +101,13 @@ def step_batch(rules, tables, state, actions, scratch, rewards, observations, ma
     for b in range(state.worlds.shape[0]):
         w = state.worlds[b]
         changed += step_world(
-            rules, tables, w, state.groups[b], state.resources[b], state.edges[b], state.pending[b], actions[b], scratch
-        )
+            rules, tables, w, state.groups[b], state.resources[b], state.edges[b], state.pending[b],
+            actions[b], scratch,
+        )  # fmt: skip
         rewards[b] = w.reward
         if look:
             look_at(rules, tables, state, b, scratch, observations[b], masks[b])
     return changed
-
-
-@kernel
-def run_batch(rules, tables, state, actions, scratch, rewards):  # type: ignore[no-untyped-def]
-    """One tick of every world without looking at it: the rules are judged, nothing is observed."""
-    for b in range(state.worlds.shape[0]):
-        w = state.worlds[b]
-        step_world(
-            rules, tables, w, state.groups[b], state.resources[b], state.edges[b], state.pending[b], actions[b], scratch
-        )
-        rewards[b] = w.reward
 
 
 @kernel
@@ -138,8 +127,9 @@ def idle_totals(rules, tables, state, which, aside, scratch, totals):  # type: i
         w = aside.worlds[0]
         while w.tick < p.ticks:
             step_world(
-                rules, tables, w, aside.groups[0], aside.resources[0], aside.edges[0], aside.pending[0], idle, scratch
-            )
+                rules, tables, w, aside.groups[0], aside.resources[0], aside.edges[0], aside.pending[0],
+                idle, scratch,
+            )  # fmt: skip
         totals[b] = w.reward_total
 
 

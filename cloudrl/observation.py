@@ -11,6 +11,7 @@ import math
 
 import numpy as np
 
+from cloudrl.actions import RESTART
 from cloudrl.jit import kernel
 from cloudrl.measurements import (
     TICK_HOURS,
@@ -22,8 +23,7 @@ from cloudrl.measurements import (
     serves,
     vulnerability_rate,
 )
-from cloudrl.actions import RESTART
-from cloudrl.types import QUEUE, RUNNING, STOPPED
+from cloudrl.types import DELETED, QUEUE, RUNNING
 
 OBSERVATION_VERSION = 2
 
@@ -157,7 +157,8 @@ def observe(p, w, groups, resources, edges, out):  # type: ignore[no-untyped-def
             o[20] = min(2.0, rho)
             o[21] = min(3.0, rho * peak)
             o[22] = min(3.0, rho * soon)
-            o[23] = min(2.0, 0.25 * _INV_LOG2 * math.log(r.past_latency[r.lag])) if r.past_latency[r.lag] > 1.0 else 0.0
+            latency = r.past_latency[r.lag]
+            o[23] = min(2.0, 0.25 * _INV_LOG2 * math.log(latency)) if latency > 1.0 else 0.0
             _appraise(p, w, group, r, left, to_ticks, load, o)
             shown = min(4, group.edge_count)
             for k in range(4):
@@ -226,7 +227,7 @@ def _describe(r, group, free, tick, job_ticks, o):  # type: ignore[no-untyped-de
 @kernel
 def _appraise(p, w, group, r, left, to_ticks, load, o):  # type: ignore[no-untyped-def]
     """Dollars at stake on this resource, from seen facts and public constants."""
-    if r.status > STOPPED + 1:  # deleted
+    if r.status >= DELETED:
         for k in range(40, 49):
             o[k] = 0.0
         return
@@ -245,17 +246,16 @@ def _appraise(p, w, group, r, left, to_ticks, load, o):  # type: ignore[no-untyp
     o[46] = stake(0.5 * price) if r.kind != QUEUE and r.size > 0 and r.status == RUNNING else 0.0
     o[47] = stake(price)
     down = downtime(p, r, RESTART, 1) / group.count
-    o[48] = stake(w.value * TICK_HOURS * to_ticks * load * min(1.0, group.weight) * down) if not group.idle else 0.0
+    o[48] = 0.0 if group.idle else stake(w.value * TICK_HOURS * to_ticks * load * min(1.0, group.weight) * down)
 
 
 def names(n_slots: int) -> list[str]:
     """A name for every number of the observation: "r3.health", "world.load"."""
-    return [f"r{i}.{f}" for i in range(n_slots) for f in RESOURCE_FEATURES] + [f"world.{f}" for f in WORLD_FEATURES]
+    of_resources = [f"r{i}.{f}" for i in range(n_slots) for f in RESOURCE_FEATURES]
+    return of_resources + [f"world.{f}" for f in WORLD_FEATURES]
 
 
 def bounds(n_slots: int) -> tuple[np.ndarray, np.ndarray]:
     """(low, high) of the observation space."""
     high = np.full(size(n_slots), LIMIT, np.float32)
     return -high, high
-
-

@@ -15,7 +15,7 @@ from cloudrl.actions import N_OPS, RESTART
 from cloudrl.jit import kernel
 from cloudrl.measurements import serves, vcpu
 from cloudrl.safety.preconditions import impossible
-from cloudrl.safety.rule import Surroundings
+from cloudrl.safety.rule import SEVERITIES, Surroundings
 from cloudrl.safety.rules import (
     RULES,
     antibody,
@@ -48,8 +48,13 @@ class Verdict:
 
     @property
     def name(self) -> str:
-        """"admissible", "invalid" or "vetoed"."""
+        """One of "admissible", "invalid" and "vetoed"."""
         return VERDICT_NAMES[self.code]
+
+    @property
+    def severity(self) -> str:
+        """The highest severity of the broken rules; empty if none is broken."""
+        return max((rule.severity for rule in RULES if rule.id in self.rules), key=SEVERITIES.index, default="")
 
 
 @kernel
@@ -115,9 +120,7 @@ def judge(p, w, groups, resources, edges, antibodies, allowed_ops, rules_on, scr
             r.impossible = impossible(r, allowed_ops)
             r.forbidden = 0
             if rules_on and r.status < DELETED:
-                around = look_around(
-                    p, w, groups, resources, edges, g, i, free, free_vcpu, troubled, antibodies
-                )
+                around = look_around(p, w, groups, resources, edges, g, i, free, free_vcpu, troubled, antibodies)
                 evaluate(p, w, group, around, r, scratch)
                 for k in range(N_RULES):
                     r.forbidden |= scratch[k]
@@ -154,5 +157,3 @@ def verdict(r, op):  # type: ignore[no-untyped-def]
 def new_scratch() -> np.ndarray:
     """Work space of `judge`."""
     return np.zeros(N_RULES, np.int64)
-
-

@@ -18,11 +18,14 @@ class Surroundings(NamedTuple):
     antibody: int  # ops that the immune memory forbids here
 
 
+SEVERITIES = ("medium", "high", "critical")
+
+
 @dataclass(frozen=True)
 class Rule:
     """A named rule. `forbids(p, w, group, around, r)` is a kernel that returns the bit set of forbidden ops."""
 
     id: str
-    severity: str  # "critical" | "high" | "medium"
+    severity: str  # one of SEVERITIES
     reason: str  # one sentence for a person
     forbids: Callable[..., Any]

@@ -169,7 +169,7 @@ class SafetyLimits:
     change_refill: float = 1 / 6  # per tick
     rotation_cooldown_days: float = 15.0
     job_guard_ticks: int = 6
-    unhealthy_dependency: float = 0.5  # availability
+    unhealthy_dependency: float = 0.75  # availability
     recovery_only_served: float = 0.6  # share of traffic
 
 

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import yaml
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -25,8 +26,11 @@ from cloudrl.measurements import (
     draw_epss,
     mean_epss,
 )
+from cloudrl.records import leaves
 from cloudrl.safety.config import SafetyConfig, SafetyMode
+from cloudrl.scenarios.library import CONFIG_DIR
 from cloudrl.scenarios.profile import sine_profile, with_peaks
+from cloudrl.scenarios.schema import Scenario
 from cloudrl.types import (
     ABSENT,
     BREACH_INCIDENT,
@@ -315,7 +319,7 @@ def test_the_root_of_a_cascade_is_what_drags_the_heaviest_group() -> None:
 
 
 def by_hand(capability: list[float], availability: list[float], edges: list[tuple[int, int, float]]) -> np.void:
-    """The world after `cascade.track` on groups of weight 1, 1/2, 1/4, ..., edges (source, target, calls) by source."""
+    """The world after `cascade.track` on groups of weight 1, 1/2, ...; edges (source, target, calls)."""
     w, groups, deps = np.zeros(1, WORLD), np.zeros(len(capability), GROUP), np.zeros(len(edges), EDGE)
     w["n_groups"], w["served"] = len(capability), availability[0]
     groups["capability"], groups["availability"] = capability, availability
@@ -329,7 +333,7 @@ def by_hand(capability: list[float], availability: list[float], edges: list[tupl
 
 
 def test_a_cascade_by_many_half_failures_ends_at_the_worst_of_them() -> None:
-    """No group fails by itself: the walk ends where no dependency costs anything, and nothing is taken off the blast."""
+    """No group fails by itself: the walk ends where no dependency costs anything; the blast is all of it."""
     w = by_hand([1.0, 0.7, 0.6], [0.42, 0.7, 0.6], [(0, 1, 1.0), (0, 2, 1.0)])
     assert (w["cascade"], w["cascade_root"]) == (1, 2)
     assert w["cascade_blast"] == pytest.approx(1.0 / 1.75)
@@ -642,6 +646,13 @@ def test_arrivals_come_at_their_rates() -> None:
 
 
 # ---------------------------------------------------------------- load
+
+
+def test_the_constants_of_the_schema_are_those_of_the_base_scenario() -> None:
+    base = yaml.safe_load((CONFIG_DIR / "scenario" / "base.yaml").read_text())
+    flat = {**base, **{k: v for section in base.values() if isinstance(section, dict) for k, v in section.items()}}
+    numbers = dict(leaves(Scenario()))
+    assert {k: float(flat[k]) for k in numbers} == pytest.approx(numbers, rel=1e-12)  # yaml reads 2e-4 as text
 
 
 def test_load_has_mean_one_and_the_amplitude_of_the_profile() -> None:

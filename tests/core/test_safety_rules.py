@@ -12,9 +12,23 @@ from cloudrl import ImmuneMemory, Simulator, engine
 from cloudrl.actions import ALL_OPS, DISRUPTIVE_OPS, N_OPS, Op, contains
 from cloudrl.jit import kernel
 from cloudrl.memory.signature import context
-from cloudrl.safety.layer import N_RULES, look_around, new_scratch, sum_group
+from cloudrl.safety.layer import N_RULES, Verdict, look_around, new_scratch, sum_group
+from cloudrl.safety.rule import SEVERITIES
 from cloudrl.safety.rules import RULES
-from cloudrl.types import CACHE, CRASHED, DATABASE, DELETED, HARD, INVALID, MAX_SIZE, QUEUE, STOPPED, VM
+from cloudrl.types import (
+    ADMISSIBLE,
+    CACHE,
+    CRASHED,
+    DATABASE,
+    DELETED,
+    HARD,
+    INVALID,
+    MAX_SIZE,
+    QUEUE,
+    STOPPED,
+    VETOED,
+    VM,
+)
 from tests.core.play import WORLDS, play, scenario_of, seed_of
 
 
@@ -216,7 +230,14 @@ def test_every_rule_has_a_case() -> None:
 
 def test_rules_have_their_own_ids_and_reasons() -> None:
     assert len({rule.id for rule in RULES}) == len({rule.reason for rule in RULES}) == len(RULES) == N_RULES
-    assert {rule.severity for rule in RULES} <= {"critical", "high", "medium"}
+    assert {rule.severity for rule in RULES} == set(SEVERITIES)
+
+
+def test_a_verdict_has_the_severity_of_its_worst_rule() -> None:
+    assert Verdict(VETOED, ("rotation_cooldown",)).severity == "medium"
+    assert Verdict(VETOED, ("change_budget", "capacity", "restart_loop")).severity == "high"
+    assert Verdict(VETOED, ("capacity", "delete_in_use", "antibody")).severity == "critical"
+    assert Verdict(ADMISSIBLE).severity == Verdict(INVALID, reason="no such action").severity == ""
 
 
 @pytest.mark.parametrize("set_up", [neighbour_crashed, cascade, outage, many_changes])
