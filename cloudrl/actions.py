@@ -10,8 +10,8 @@ so the same network can act on worlds of another size, and NOOP needs no resourc
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from enum import IntEnum
-from typing import NamedTuple
 
 from cloudrl.jit import kernel
 
@@ -48,11 +48,14 @@ NO_OPS = 0
 ALL_OPS = (1 << N_OPS) - 1
 CORE_OPS = ALL_OPS & ~(1 << START | 1 << RESIZE_UP | 1 << ENABLE_LOGGING | 1 << RESTRICT_ACCESS)
 """The nine operations of the first specification (NOOP included implicitly): `actions=core`."""
-DISRUPTIVE_OPS = 1 << PATCH | 1 << ENCRYPT | 1 << RESTART | 1 << RESIZE_DOWN | 1 << STOP | 1 << DELETE | 1 << RESIZE_UP
+DISRUPTIVE_OPS = (
+    1 << PATCH | 1 << ENCRYPT | 1 << RESTART | 1 << RESIZE_DOWN | 1 << STOP | 1 << DELETE | 1 << RESIZE_UP
+)
 """Ops that take capacity away while they run, or for good."""
 
 
-class Action(NamedTuple):
+@dataclass(frozen=True)
+class Action:
     """One decision. `slot` is ignored when `op` is NOOP."""
 
     op: Op

@@ -63,8 +63,8 @@ class Policy(Enum):
 class ControlVariate(Enum):
     """noop: the reward of a forked twin that does nothing is subtracted; same optimum, less noise.
 
-    counterfactual: an action earns what it changes in the episode's reward, were nothing done afterwards (a potential:
-    same optimum, credit at once).
+    counterfactual: an action earns what it changes in the episode's reward, were nothing done afterwards (a
+    potential: same optimum, credit at once).
     """
 
     none = "none"
@@ -82,7 +82,7 @@ class WarmStart:
     updates: int = 2  # gradient steps per batch of labels
     learning_rate: float = 1e-3
     sharpness: float = 6.0  # logits per baseline tick of worth
-    noop_offsets: list[float] = field(default_factory=lambda: [0.0, 0.5, 1.0, 2.0])  # ticks; chosen on validation worlds
+    noop_offsets: list[float] = field(default_factory=lambda: [0.0, 0.5, 1.0, 2.0])  # ticks; chosen by validation
 
     def __post_init__(self) -> None:
         self.states = whole("warm_start.states", self.states)

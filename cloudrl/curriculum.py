@@ -33,7 +33,9 @@ class Curriculum:
     MAX_DEMOTIONS = 3
     """A run that falls back more often would walk in circles."""
 
-    def __init__(self, stages: Sequence[Stage], total_timesteps: int, state: CurriculumState | None = None) -> None:
+    def __init__(
+        self, stages: Sequence[Stage], total_timesteps: int, state: CurriculumState | None = None
+    ) -> None:
         self.stages = stages
         self.total = total_timesteps
         self.state = state or CurriculumState()
@@ -58,7 +60,8 @@ class Curriculum:
         if stage is None:
             return None
         demote = stage.demote_win_rate
-        if demote is not None and win_rate < demote and self.stage > 0 and self.state.demotions < self.MAX_DEMOTIONS:
+        may_fall = self.stage > 0 and self.state.demotions < self.MAX_DEMOTIONS
+        if demote is not None and win_rate < demote and may_fall:
             self.state.demotions += 1
             return self._enter(self.stage - 1, steps, f"win rate {win_rate:.2f} below {demote}")
         wanted = [(stage.promote_win_rate, win_rate, "win rate"), (stage.promote_score, score, "score")]

@@ -20,6 +20,7 @@ from cloudrl.actions import (
     ROTATE_CREDS,
     START,
     STOP,
+    contains,
 )
 from cloudrl.jit import kernel
 from cloudrl.seeding import gaussian
@@ -33,6 +34,8 @@ CREDENTIAL_LIMIT_DAYS = 90.0  # CIS AWS Foundations Benchmark: rotate every 90 d
 CREDENTIAL_FACTOR_MAX = 4.0
 SEVERE_MEAN, SEVERE_SD, SEVERE_MIN, SEVERE_MAX = 0.5, 0.15, 0.1, 0.9
 ORDINARY_SCALE, ORDINARY_MAX = 0.01, 0.5
+_DOWN = 1 << PATCH | 1 << RESTART | 1 << RESIZE_DOWN | 1 << RESIZE_UP
+_ONE_TICK = _DOWN | 1 << ANALYZE
 
 
 @kernel
@@ -114,7 +117,7 @@ def breach_cost(p, w, r):  # type: ignore[no-untyped-def]
 @kernel
 def duration(p, r, op):  # type: ignore[no-untyped-def]
     """Ticks that an operation keeps the resource busy; 0 = done at once."""
-    if op == ANALYZE or op == PATCH or op == RESTART or op == RESIZE_DOWN or op == RESIZE_UP:
+    if contains(_ONE_TICK, op):
         return 1
     if op == ENCRYPT:
         if r.kind == VM:
@@ -135,7 +138,7 @@ def downtime(p, r, op, ticks_left):  # type: ignore[no-untyped-def]
 
     ENCRYPT copies in the background and is down only at the cut-over, its last tick.
     """
-    if op == PATCH or op == RESTART or op == RESIZE_DOWN or op == RESIZE_UP or (op == ENCRYPT and ticks_left <= 1):
+    if contains(_DOWN, op) or (op == ENCRYPT and ticks_left <= 1):
         if r.kind == DATABASE and r.multi_az:
             return p.downtime_multi_az
         if r.kind == CACHE and op != ENCRYPT:
@@ -157,9 +160,9 @@ def labour(p, op):  # type: ignore[no-untyped-def]
         return p.labour_rotate
     if op == RESTART:
         return p.labour_restart
-    if op == RESIZE_DOWN or op == RESIZE_UP:
+    if op in (RESIZE_DOWN, RESIZE_UP):
         return p.labour_resize
-    if op == STOP or op == START:
+    if op in (STOP, START):
         return p.labour_stop_start
     if op == DELETE:
         return p.labour_delete

@@ -1,4 +1,4 @@
-"""What goes wrong by itself: new vulnerabilities, opened access, lost encryption, lost logging, older credentials."""
+"""What goes wrong by itself: vulnerabilities, opened access, lost encryption and logging, ageing credentials."""
 
 from __future__ import annotations
 

@@ -37,7 +37,8 @@ def crash(w, r, repair_ticks, incident):  # type: ignore[no-untyped-def]
 @kernel
 def repair_time(p, u1, u2):  # type: ignore[no-untyped-def]
     """Ticks until an unattended resource comes back."""
-    return int(min(REPAIR_MAX, max(1.0, math.ceil(p.repair_median_ticks * math.exp(p.repair_sigma * gaussian(u1, u2))))))
+    ticks = math.ceil(p.repair_median_ticks * math.exp(p.repair_sigma * gaussian(u1, u2)))
+    return int(min(REPAIR_MAX, max(1.0, ticks)))
 
 
 @kernel

@@ -23,6 +23,8 @@ from cloudrl.measurements import duration, labour
 from cloudrl.seeding import OPERATION, stream, uniform
 from cloudrl.types import CACHE, DELETED, RUNNING, STOPPED
 
+_EMPTY_A_CACHE = 1 << PATCH | 1 << RESTART | 1 << ENCRYPT | 1 << RESIZE_DOWN | 1 << RESIZE_UP
+
 
 @kernel
 def begin(p, w, r, i, op):  # type: ignore[no-untyped-def]
@@ -95,5 +97,5 @@ def finish(r, op):  # type: ignore[no-untyped-def]
     elif op == START:
         r.status = RUNNING
         r.health = 1.0
-    if r.kind == CACHE and (op == PATCH or op == RESTART or op == ENCRYPT or op == RESIZE_DOWN or op == RESIZE_UP):
+    if r.kind == CACHE and contains(_EMPTY_A_CACHE, op):
         r.warmth = 0.0

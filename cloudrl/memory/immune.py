@@ -35,7 +35,7 @@ class Tables(NamedTuple):
     last_seen: np.ndarray  # (N_SIGNATURES,) episode, -1 = never
     antibodies: np.ndarray  # (N_CONTEXTS,) bit set of ops vetoed there
     risk: np.ndarray  # (N_CONTEXTS,) highest posterior mean over the disruptive ops
-    count: np.ndarray  # (1,) episodes that ended
+    episodes: np.ndarray  # (1,) that ended
 
     @classmethod
     def empty(cls) -> Tables:
@@ -77,8 +77,8 @@ class ImmuneMemory:
         """Count `n` episodes that ended; let the evidence fade."""
         if not self.writable or n == 0:
             return
-        before = int(self.tables.count[0])
-        self.tables.count[0] = before + n
+        before = int(self.tables.episodes[0])
+        self.tables.episodes[0] = before + n
         rounds = (before + n) // _DECAY_EVERY - before // _DECAY_EVERY
         if rounds:
             factor = self.config.decay ** (_DECAY_EVERY * rounds)
@@ -93,20 +93,23 @@ class ImmuneMemory:
     def top(self, n: int = 10) -> list[dict[str, Any]]:
         """The signatures with the most bad outcomes, as rows of a report."""
         t, c = self.tables, self.config
-        order = np.argsort(-t.bad, kind="stable")[:n]
-        return [
-            {
-                "signature": describe(int(k)),
-                "bad": float(t.bad[k]),
-                "good": float(t.good[k]),
-                "probability": float((t.bad[k] + c.prior_bad) / (t.bad[k] + t.good[k] + c.prior_bad + c.prior_good)),
-                "severity": float(t.severity[k] / t.bad[k]),
-                "last_seen": int(t.last_seen[k]),
-                "vetoed": bool(k % N_EVENTS < N_OPS and (int(t.antibodies[k // N_EVENTS]) >> (int(k) % N_EVENTS)) & 1),
-            }
-            for k in order
-            if t.bad[k] > 0
-        ]
+        rows = []
+        for k in np.argsort(-t.bad, kind="stable")[:n]:
+            bad, good = float(t.bad[k]), float(t.good[k])
+            where, event = divmod(int(k), N_EVENTS)
+            if bad > 0:
+                rows.append(
+                    {
+                        "signature": describe(int(k)),
+                        "bad": bad,
+                        "good": good,
+                        "probability": (bad + c.prior_bad) / (bad + good + c.prior_bad + c.prior_good),
+                        "severity": float(t.severity[k]) / bad,
+                        "last_seen": int(t.last_seen[k]),
+                        "vetoed": event < N_OPS and bool(int(t.antibodies[where]) >> event & 1),
+                    }
+                )
+        return rows
 
     def save(self, path: Path | str) -> None:
         """Write the memory as json (floats in full precision)."""
@@ -115,9 +118,10 @@ class ImmuneMemory:
         data = {
             "format": FORMAT,
             "config": asdict(self.config),
-            "episodes": int(t.count[0]),
+            "episodes": int(t.episodes[0]),
             "signatures": {
-                str(k): [float(t.bad[k]), float(t.good[k]), float(t.severity[k]), int(t.last_seen[k])] for k in seen
+                str(k): [float(t.bad[k]), float(t.good[k]), float(t.severity[k]), int(t.last_seen[k])]
+                for k in seen
             },
         }
         path = Path(path)
@@ -134,7 +138,7 @@ class ImmuneMemory:
                 raise ValueError(f"format {data['format']}")
             memory = cls(config or MemoryConfig(**data["config"]))
             t = memory.tables
-            t.count[0] = data["episodes"]
+            t.episodes[0] = data["episodes"]
             for key, (bad, good, severity, last_seen) in data["signatures"].items():
                 k = int(key)
                 if k < 0 or not all(0 <= x < math.inf for x in (bad, good, severity)):
@@ -196,7 +200,7 @@ def watch(w, groups, resources, pending, window, tables, write):  # type: ignore
                     tables.severity[s] += entry.severity
                 else:
                     tables.good[s] += 1.0
-                tables.last_seen[s] = tables.count[0]
+                tables.last_seen[s] = tables.episodes[0]
                 changed += 1
             entry.signature = -1
     return changed

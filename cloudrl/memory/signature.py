@@ -25,7 +25,7 @@ def band(value, limits):  # type: ignore[no-untyped-def]
 
 @kernel
 def context(group, r):  # type: ignore[no-untyped-def]
-    """Index of the situation of resource `r`, 0 .. N_CONTEXTS-1. Seen facts only: late metrics count as they are shown."""
+    """Index of the situation of resource `r`, 0 .. N_CONTEXTS-1. Seen facts only: late metrics as shown."""
     health = band(r.past_health[r.lag], HEALTH_BANDS)
     load = band(r.past_utilisation[r.lag], LOAD_BANDS)
     dependents = min(2, group.dependents)

@@ -43,8 +43,10 @@ def play_tail(rules, tables, aside, scratch, observation, mask, first, kind, arg
 
 
 @kernel
-def fork_values(rules, tables, state, which, candidates, aside, scratch, observation, mask, kind, argument, settings, out):  # type: ignore[no-untyped-def]
-    """out[k, c] = the episode's reward of world which[k] if candidates[k, c] is played now and the tail after it."""
+def fork_values(  # type: ignore[no-untyped-def]
+    rules, tables, state, which, candidates, aside, scratch, observation, mask, kind, argument, settings, out
+):
+    """out[k, c] = the episode's reward of world which[k] if candidates[k, c] is played now, and then the tail."""
     for k in range(which.shape[0]):
         b = which[k]
         for c in range(candidates.shape[1]):
@@ -77,7 +79,7 @@ class Lookahead:
         return out
 
     def worth(self, candidates: np.ndarray) -> np.ndarray:
-        """(B, C): what each candidate changes against NOOP, in units of the reward; NaN for a second ANALYZE in a row.
+        """(B, C): what each candidate changes against NOOP, in the reward's units; NaN: a second ANALYZE in a row.
 
         `candidates` (B, C) flat actions, one row per world.
         """

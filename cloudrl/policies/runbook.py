@@ -92,17 +92,19 @@ _RESTART_CRASHED, _RESTRICT, _PATCH_SEVERE, _STOP_IDLE = 0, 1, 2, 3
 _START_FOR_JOB, _DELETE_IDLE, _ROTATE, _ANALYZE, _PATCH, _LOG = 4, 5, 6, 7, 8, 9
 _UP, _DOWN, _ENCRYPT, _HEAL = 10, 11, 12, 13
 _PATCH_EPSS, _SEVERE_EPSS, _ANALYZE_AGE, _ANALYZE_IDLE, _ROTATE_AGE = 14, 15, 16, 17, 18
-_DOWN_PEAK, _UP_SOON, _HEAL_HEALTH, _QUIET_LOAD, _ENCRYPT_ALL, _MARGIN, _DOWNTIME_MARGIN = 19, 20, 21, 22, 23, 24, 25
+_DOWN_PEAK, _UP_SOON, _HEAL_HEALTH, _QUIET_LOAD = 19, 20, 21, 22
+_ENCRYPT_ALL, _MARGIN, _DOWNTIME_MARGIN = 23, 24, 25
 
 _F = N_RESOURCE_FEATURES
 _C = RESOURCE_COLUMN
 _RUNNING, _STOPPED, _CRASHED = _C["running"], _C["stopped"], _C["crashed"]
 _IDLE, _REPLICAS, _DATA = _C["idle"], _C["replicas"], _C["data_bearing"]
-_HEALTH, _UTILISATION, _PEAK, _SOON = _C["health"], _C["utilisation"], _C["utilisation_peak"], _C["utilisation_soon"]
+_HEALTH, _UTILISATION = _C["health"], _C["utilisation"]
+_PEAK, _SOON = _C["utilisation_peak"], _C["utilisation_soon"]
 _KNOWN, _EPSS, _SEEN, _BASE = _C["known_count"], _C["known_epss"], _C["exposure_seen"], _C["exposure_base"]
 _ENCRYPTED, _LOGGING, _AGE, _SINCE = _C["encrypted"], _C["logging"], _C["credential_age"], _C["since_analyze"]
 _AHEAD, _CRITICAL, _QUEUE = _C["job_ahead"], _C["critical"], _C["queue"]
-_SV, _SU, _SC, _SX = _C["stake_vulnerabilities"], _C["stake_unknown"], _C["stake_credentials"], _C["stake_exposure"]
+_SV, _SU, _SC = _C["stake_vulnerabilities"], _C["stake_unknown"], _C["stake_credentials"]
 _SE, _SL, _SH, _SP, _SD = (
     _C["stake_encryption"], _C["stake_logging"], _C["stake_half"], _C["stake_price"], _C["stake_downtime"],
 )  # fmt: skip
@@ -155,8 +157,9 @@ def runbook(s, observation, mask, n_slots):  # type: ignore[no-untyped-def]
             q = s[_ANALYZE] - 0.2 * o[_BASE] - 0.1 * o[_DATA] - 0.0005 * min(288.0, o[_SINCE] * 144.0)
             if age > s[_ANALYZE_AGE] and q < best and _worth(s, o, _SU, _ANALYZE_USD, dollar, False):
                 best, act = q, base + ANALYZE
-        if o[_LOGGING] < 0.5 and m[ENABLE_LOGGING] and s[_LOG] < best and _worth(s, o, _SL, _LOG_USD, dollar, False):
-            best, act = s[_LOG], base + ENABLE_LOGGING
+        if o[_LOGGING] < 0.5 and m[ENABLE_LOGGING] and s[_LOG] < best:  # noqa: SIM102
+            if _worth(s, o, _SL, _LOG_USD, dollar, False):
+                best, act = s[_LOG], base + ENABLE_LOGGING
         if o[_AGE] * 90.0 > s[_ROTATE_AGE] and m[ROTATE_CREDS] and o[_STOPPED] < 0.5:
             q = s[_ROTATE] - 0.1 * o[_AGE] - 0.1 * o[_DATA]
             if q < best and _worth(s, o, _SC, _CHANGE_USD, dollar, False):
@@ -166,16 +169,17 @@ def runbook(s, observation, mask, n_slots):  # type: ignore[no-untyped-def]
             if useful or s[_ENCRYPT_ALL] > 0.5:
                 best, act = s[_ENCRYPT], base + ENCRYPT
         if idle:
-            if o[_RUNNING] > 0.5 and m[STOP] and not job_near and s[_STOP_IDLE] < best:
+            if o[_RUNNING] > 0.5 and m[STOP] and not job_near and s[_STOP_IDLE] < best:  # noqa: SIM102
                 if _worth(s, o, _SP, _CHANGE_USD, dollar, False):
                     best, act = s[_STOP_IDLE], base + STOP
             if m[DELETE] and s[_DELETE_IDLE] < best and _worth(s, o, _SP, _DELETE_USD, dollar, False):
                 best, act = s[_DELETE_IDLE], base + DELETE
-            if o[_STOPPED] > 0.5 and m[START] and o[_AHEAD] > -1.0 and o[_AHEAD] < 0.09 and s[_START_FOR_JOB] < best:
+            due = o[_AHEAD] > -1.0 and o[_AHEAD] < 0.09
+            if o[_STOPPED] > 0.5 and m[START] and due and s[_START_FOR_JOB] < best:
                 best, act = s[_START_FOR_JOB], base + START
         elif o[_RUNNING] > 0.5:
             q = s[_DOWN] - 0.1 * o[_SH]
-            if m[RESIZE_DOWN] and o[_PEAK] > 0.0 and 2.0 * o[_PEAK] < s[_DOWN_PEAK] and quiet and q < best:
+            if m[RESIZE_DOWN] and o[_PEAK] > 0.0 and 2.0 * o[_PEAK] < s[_DOWN_PEAK] and quiet and q < best:  # noqa: SIM102
                 if _worth(s, o, _SH, _CHANGE_USD, dollar, True):
                     best, act = q, base + RESIZE_DOWN
             if m[RESIZE_UP] and max(o[_UTILISATION], o[_SOON]) > s[_UP_SOON] and s[_UP] < best:

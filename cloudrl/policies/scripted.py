@@ -74,8 +74,9 @@ def play_batch(rules, tables, state, scratch, observations, masks, rewards, tick
         while w.tick < ticks:
             one[0] = act(kind, argument, settings, observations[b], masks[b], w.key, w.tick)
             engine.step_world(
-                rules, tables, w, state.groups[b], state.resources[b], state.edges[b], state.pending[b], one[0], scratch
-            )
+                rules, tables, w, state.groups[b], state.resources[b], state.edges[b], state.pending[b],
+                one[0], scratch,
+            )  # fmt: skip
             engine.look_at(rules, tables, state, b, scratch, observations[b], masks[b])
         rewards[b] = w.reward_total
 

@@ -26,10 +26,10 @@ def served_share(worlds: np.ndarray) -> np.ndarray:
 
 
 def won(p: np.ndarray, worlds: np.ndarray) -> np.ndarray:
-    """(B,) bool: enough traffic served, little breach loss expected, no data lost, nothing unsafe done, bill in budget.
+    """(B,) bool: traffic served, little breach loss expected, no data lost, nothing unsafe done, bill in budget.
 
-    `p`: the scenario's record. Limits are shares of the baseline infrastructure dollars of the ticks played. That no
-    breach happened is reported apart: its dice would decide.
+    `p`: the scenario's record. Limits are shares of the baseline infrastructure dollars of the ticks played. That
+    no breach happened is reported apart: its dice would decide.
     """
     base = worlds["base_cost"] * TICK_HOURS * worlds["tick"]
     return (

@@ -1,4 +1,7 @@
-"""What is impossible: operations that make no sense in the resource's state. Not what is useless: that is to be learned."""
+"""What is impossible: operations that make no sense in the resource's state.
+
+Not what is useless: that is to be learned.
+"""
 
 from __future__ import annotations
 

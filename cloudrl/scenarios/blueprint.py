@@ -50,7 +50,8 @@ BLUEPRINT_RESOURCE = np.dtype(
 )
 
 BLUEPRINT_EDGE = np.dtype(
-    [("source", _i), ("target", _i), ("kind", _b), ("calls_low", _f), ("calls_high", _f), ("cache", _i)], align=True
+    [("source", _i), ("target", _i), ("kind", _b), ("calls_low", _f), ("calls_high", _f), ("cache", _i)],
+    align=True,
 )
 
 
@@ -67,7 +68,7 @@ class Blueprints(NamedTuple):
         """Join single shapes (T = 1 each). Raises ValueError if one has more resources than slots."""
         most = max(int(s.heads["n_resources"][0]) for s in shapes)
         if most > n_slots:
-            raise ValueError(f"a shape has {most} resources, but scenario.slots is {n_slots}: raise scenario.slots")
+            raise ValueError(f"a shape has {most} resources, scenario.slots is {n_slots}: raise scenario.slots")
         n_edges = max(1, max(int(s.heads["n_edges"][0]) for s in shapes))
         out = cls(
             np.concatenate([s.heads for s in shapes]),

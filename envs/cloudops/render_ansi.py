@@ -239,7 +239,8 @@ def _action(simulator: Simulator, w: Any, names: list[str], last: LastAction | N
 def _describe(index: int, simulator: Simulator, names: list[str]) -> str:
     if not 0 <= index <= simulator.noop:
         return f"{index} (no such action)"
-    op, slot = Action.from_index(index, simulator.n_slots)
+    action = Action.from_index(index, simulator.n_slots)
+    op, slot = action.op, action.slot
     if op == Op.NOOP:
         return OP_NAMES[op]
     return f"{OP_NAMES[op]} {names[slot] if slot < len(names) else f'empty slot {slot}'}"

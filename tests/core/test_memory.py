@@ -201,7 +201,7 @@ def test_decay_does_not_depend_on_how_episodes_are_grouped() -> None:
     at_once.end_episodes(250)
     for _ in range(250):
         in_turn.end_episodes(1)
-    assert at_once.tables.count[0] == in_turn.tables.count[0] == 250
+    assert at_once.tables.episodes[0] == in_turn.tables.episodes[0] == 250
     np.testing.assert_allclose(at_once.tables.bad, in_turn.tables.bad, rtol=1e-12)
 
 
@@ -216,7 +216,7 @@ def test_episodes_are_counted_when_their_horizon_is_reached() -> None:
     sim = Simulator(scenario_of("easy", horizon__ticks=3), 4, memory=memory)
     sim.reset(np.arange(4))
     for t in range(5):
-        assert memory.tables.count[0] == (4 if t >= 3 else 0)
+        assert memory.tables.episodes[0] == (4 if t >= 3 else 0)
         sim.step(np.full(4, sim.noop))
 
 

@@ -111,7 +111,7 @@ def compare_with_memory(name: str, ticks: int, n_worlds: int, config: MemoryConf
 
 def assert_same_memory(memory: ImmuneMemory, twin: TwinMemory) -> None:
     tables = memory.tables
-    assert int(tables.count[0]) == twin.episodes
+    assert int(tables.episodes[0]) == twin.episodes
     seen = {k: e for (where, event), e in twin.evidence.items() for k in (where * N_EVENTS + event,)}
     assert len(memory) == len(seen)
     for k, e in seen.items():

@@ -240,7 +240,7 @@ def test_memory_is_shared_or_made() -> None:
     assert env.simulator.memory is memory
     env.reset(seed=0)
     play(env, 200)
-    assert len(memory) > 0 and int(memory.tables.count[0]) == 2
+    assert len(memory) > 0 and int(memory.tables.episodes[0]) == 2
     assert CloudOpsEnv("easy").simulator.memory is None
 
 

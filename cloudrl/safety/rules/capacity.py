@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from cloudrl.actions import NO_OPS, RESIZE_DOWN, STOP
 from cloudrl.jit import kernel
-from cloudrl.safety.rule import Rule
 from cloudrl.measurements import vcpu
+from cloudrl.safety.rule import Rule
 
 
 @kernel

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from cloudrl.actions import DELETE, NO_OPS, STOP
 from cloudrl.jit import kernel
-from cloudrl.safety.rule import Rule
 from cloudrl.measurements import job_pending
+from cloudrl.safety.rule import Rule
 
 
 @kernel
