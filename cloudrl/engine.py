@@ -57,7 +57,7 @@ def refresh(rules, tables, w, groups, resources, edges, scratch):  # type: ignor
             r.memory_risk = tables.risk[c]
     judge(
         rules.params[0], w, groups, resources, edges,
-        scratch.antibodies, rules.allowed_ops, rules.mode != OFF, scratch.rules,
+        scratch.antibodies, rules.allowed_ops, rules.mode != OFF,
     )  # fmt: skip
 
 

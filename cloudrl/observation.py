@@ -115,6 +115,7 @@ _F, _D = N_RESOURCE_FEATURES, DEPENDENCY_COLUMNS[0]
 STAKE_SCALE = 0.25
 LIMIT = 10.0
 _LOAD_MIN = 0.3
+_LIMIT, _STAKE_SCALE, _ZERO = np.float32(LIMIT), np.float32(STAKE_SCALE), np.float32(0.0)
 _INV_LOG2 = 1.0 / math.log(2.0)
 
 
@@ -130,8 +131,8 @@ def stake_to_ticks(feature: float) -> float:
 
 @kernel
 def stake(ticks):  # type: ignore[no-untyped-def]
-    """Feature for an amount in baseline infrastructure ticks."""
-    return min(LIMIT, STAKE_SCALE * math.sqrt(max(0.0, ticks)))
+    """Feature for an amount in baseline infrastructure ticks, in single precision: nine roots per resource."""
+    return min(_LIMIT, _STAKE_SCALE * math.sqrt(max(_ZERO, np.float32(ticks))))
 
 
 @kernel

@@ -58,46 +58,34 @@ class Verdict:
 
 
 @kernel
-def evaluate(p, w, group, around, r, out):  # type: ignore[no-untyped-def]
-    """out[k] = ops that rule RULES[k] forbids on `r` (a test holds the order to RULES)."""
-    out[0] = delete_in_use.forbids(p, w, group, around, r)
-    out[1] = delete_protected.forbids(p, w, group, around, r)
-    out[2] = scheduled_job.forbids(p, w, group, around, r)
-    out[3] = last_replica.forbids(p, w, group, around, r)
-    out[4] = capacity.forbids(p, w, group, around, r)
-    out[5] = replica_trouble.forbids(p, w, group, around, r)
-    out[6] = dependency_trouble.forbids(p, w, group, around, r)
-    out[7] = restart_loop.forbids(p, w, group, around, r)
-    out[8] = recovery_only.forbids(p, w, group, around, r)
-    out[9] = change_budget.forbids(p, w, group, around, r)
-    out[10] = rotation_cooldown.forbids(p, w, group, around, r)
-    out[11] = antibody.forbids(p, w, group, around, r)
-    if r.status == CRASHED:  # to bring a crashed resource back is never dangerous
-        for k in range(N_RULES):
-            out[k] &= ~(1 << RESTART)
+def evaluate(p, w, group, around, r):  # type: ignore[no-untyped-def]
+    """The ops that each of RULES forbids on `r`, in their order (a test holds it)."""
+    return (
+        delete_in_use.forbids(p, w, group, around, r),
+        delete_protected.forbids(p, w, group, around, r),
+        scheduled_job.forbids(p, w, group, around, r),
+        last_replica.forbids(p, w, group, around, r),
+        capacity.forbids(p, w, group, around, r),
+        replica_trouble.forbids(p, w, group, around, r),
+        dependency_trouble.forbids(p, w, group, around, r),
+        restart_loop.forbids(p, w, group, around, r),
+        recovery_only.forbids(p, w, group, around, r),
+        change_budget.forbids(p, w, group, around, r),
+        rotation_cooldown.forbids(p, w, group, around, r),
+        antibody.forbids(p, w, group, around, r),
+    )
 
 
 @kernel
-def look_around(p, w, groups, resources, edges, g, i, free, free_vcpu, troubled, antibodies):  # type: ignore[no-untyped-def]
-    """Surroundings of resource `i` from the sums over its group `g`."""
+def never_dangerous(r):  # type: ignore[no-untyped-def]
+    """Ops that no rule forbids: to bring a crashed resource back."""
+    return 1 << RESTART if r.status == CRASHED else 0
+
+
+@kernel
+def survey(p, w, groups, resources, edges, g):  # type: ignore[no-untyped-def]
+    """What holds for the whole group `g`; its counts include the resource that is judged."""
     group = groups[g]
-    r = resources[i]
-    if serves(r):
-        free -= 1
-        free_vcpu -= vcpu(r.size)
-    elif r.status == RUNNING or r.status == CRASHED:
-        troubled -= 1
-    unwell = False
-    for e in range(group.edge_first, group.edge_first + group.edge_count):
-        if edges[e].kind == HARD and groups[edges[e].target].availability < p.unhealthy_dependency:
-            unwell = True
-    peak = group.load / max(_LOAD_MIN, w.load) * w.forecast_peak * p.forecast_margin * group.demand
-    return Surroundings(free, free_vcpu, troubled, peak, unwell, antibodies[i])
-
-
-@kernel
-def sum_group(group, resources):  # type: ignore[no-untyped-def]
-    """(free replicas, their vCPU, troubled replicas) of a group."""
     free, free_vcpu, troubled = 0, 0.0, 0
     for i in range(group.first, group.first + group.count):
         r = resources[i]
@@ -106,33 +94,50 @@ def sum_group(group, resources):  # type: ignore[no-untyped-def]
             free_vcpu += vcpu(r.size)
         elif r.status == RUNNING or r.status == CRASHED:
             troubled += 1
-    return free, free_vcpu, troubled
+    unwell = False
+    for e in range(group.edge_first, group.edge_first + group.edge_count):
+        if edges[e].kind == HARD and groups[edges[e].target].availability < p.unhealthy_dependency:
+            unwell = True
+    peak = group.load / max(_LOAD_MIN, w.load) * w.forecast_peak * p.forecast_margin * group.demand
+    return Surroundings(free, free_vcpu, troubled, peak, unwell, 0)
 
 
 @kernel
-def judge(p, w, groups, resources, edges, antibodies, allowed_ops, rules_on, scratch):  # type: ignore[no-untyped-def]
+def without(whole, r, antibody):  # type: ignore[no-untyped-def]
+    """Surroundings of resource `r` in a group that was surveyed as `whole`."""
+    free, free_vcpu, troubled = whole.others_free, whole.others_vcpu, whole.others_troubled
+    if serves(r):
+        free -= 1
+        free_vcpu -= vcpu(r.size)
+    elif r.status == RUNNING or r.status == CRASHED:
+        troubled -= 1
+    return Surroundings(free, free_vcpu, troubled, whole.peak_vcpu, whole.dependency_unwell, antibody)
+
+
+@kernel
+def judge(p, w, groups, resources, edges, antibodies, allowed_ops, rules_on):  # type: ignore[no-untyped-def]
     """Refresh `impossible` and `forbidden` of every resource. `antibodies`: (N,) ops forbidden by memory."""
     for g in range(w.n_groups):
         group = groups[g]
-        free, free_vcpu, troubled = sum_group(group, resources)
+        whole = survey(p, w, groups, resources, edges, g)
         for i in range(group.first, group.first + group.count):
             r = resources[i]
-            r.impossible = impossible(r, allowed_ops)
-            r.forbidden = 0
+            forbidden = 0
             if rules_on and r.status < DELETED:
-                around = look_around(p, w, groups, resources, edges, g, i, free, free_vcpu, troubled, antibodies)
-                evaluate(p, w, group, around, r, scratch)
-                for k in range(N_RULES):
-                    r.forbidden |= scratch[k]
+                for ops in evaluate(p, w, group, without(whole, r, antibodies[i]), r):
+                    forbidden |= ops
+                forbidden &= ~never_dangerous(r)
+            r.impossible = impossible(r, allowed_ops)
+            r.forbidden = forbidden
 
 
 @kernel
 def broken_rules(p, w, groups, resources, edges, antibodies, i, scratch):  # type: ignore[no-untyped-def]
     """scratch[k] = ops that rule k forbids on resource `i`."""
-    g = resources[i].group
-    free, free_vcpu, troubled = sum_group(groups[g], resources)
-    around = look_around(p, w, groups, resources, edges, g, i, free, free_vcpu, troubled, antibodies)
-    evaluate(p, w, groups[g], around, resources[i], scratch)
+    r = resources[i]
+    whole = survey(p, w, groups, resources, edges, r.group)
+    for k, ops in enumerate(evaluate(p, w, groups[r.group], without(whole, r, antibodies[i]), r)):
+        scratch[k] = ops & ~never_dangerous(r)
 
 
 @kernel
@@ -155,5 +160,5 @@ def verdict(r, op):  # type: ignore[no-untyped-def]
 
 
 def new_scratch() -> np.ndarray:
-    """Work space of `judge`."""
+    """Work space of `broken_rules`."""
     return np.zeros(N_RULES, np.int64)

@@ -12,7 +12,7 @@ from cloudrl import ImmuneMemory, Simulator, engine
 from cloudrl.actions import ALL_OPS, DISRUPTIVE_OPS, N_OPS, Op, contains
 from cloudrl.jit import kernel
 from cloudrl.memory.signature import context
-from cloudrl.safety.layer import N_RULES, Verdict, look_around, new_scratch, sum_group
+from cloudrl.safety.layer import N_RULES, Verdict, new_scratch, survey, without
 from cloudrl.safety.rule import SEVERITIES
 from cloudrl.safety.rules import RULES
 from cloudrl.types import (
@@ -318,9 +318,8 @@ def test_what_is_possible_in_each_state(change: dict[str, int], possible: set[Op
 
 @kernel
 def surroundings(p, w, groups, resources, edges, i, antibodies):  # type: ignore[no-untyped-def]
-    g = resources[i].group
-    free, free_vcpu, troubled = sum_group(groups[g], resources)
-    return look_around(p, w, groups, resources, edges, g, i, free, free_vcpu, troubled, antibodies)
+    whole = survey(p, w, groups, resources, edges, resources[i].group)
+    return without(whole, resources[i], antibodies[i])
 
 
 @pytest.mark.parametrize("name", WORLDS)

@@ -92,7 +92,7 @@ class TwinEnv(gymnasium.Env[np.ndarray, int]):
         return np.array(mask)
 
     def observation(self) -> np.ndarray:
-        return np.array(observe(self.p, self.world, self.n_slots), np.float32)
+        return observe(self.p, self.world, self.n_slots)
 
     @property
     def finished(self) -> bool:

@@ -1,13 +1,16 @@
-"""What an agent sees of a world, as a list of numbers in the order of cloudrl.observation's names."""
+"""What an agent sees of a world, as numbers in the order of cloudrl.observation's names."""
 
 from __future__ import annotations
 
 import math
+from functools import cache
 from types import SimpleNamespace
+
+import numpy as np
 
 from cloudrl.measurements import TICK_HOURS
 from cloudrl.observation import _LOAD_MIN as LOAD_MIN
-from cloudrl.observation import LIMIT, N_RESOURCE_FEATURES, STAKE_SCALE
+from cloudrl.observation import LIMIT, N_RESOURCE_FEATURES, STAKE_SCALE, names
 from cloudrl.types import CACHE, DATABASE, DELETED, QUEUE, RUNNING, VM
 from tests.twin.model import Group, Resource, World, billed_price
 from tests.twin.risk import breach_cost, exploit_intensity, mean_epss
@@ -17,12 +20,19 @@ N_STATUS = DELETED + 1
 POINTERS = 4
 
 
-def stake(ticks: float) -> float:
-    """A sum of money, in baseline infrastructure ticks, as a feature."""
-    return min(LIMIT, STAKE_SCALE * math.sqrt(max(0.0, ticks)))
+@cache
+def stakes(n_slots: int) -> np.ndarray:
+    """Where the sums of money stand."""
+    sums = [k for k, name in enumerate(names(n_slots)) if ".stake_" in name or name == "world.labour_unit"]
+    return np.array(sums)
 
 
-def observe(p: SimpleNamespace, w: World, n_slots: int) -> list[float]:
+def squeeze(ticks: np.ndarray) -> np.ndarray:
+    """Sums of money in baseline infrastructure ticks as features, in single precision from the start."""
+    return np.minimum(np.float32(LIMIT), np.float32(STAKE_SCALE) * np.sqrt(np.maximum(np.float32(0.0), ticks)))
+
+
+def observe(p: SimpleNamespace, w: World, n_slots: int) -> np.ndarray:
     """The whole observation."""
     out: list[float] = []
     to_ticks = 1.0 / (w.base_cost * TICK_HOURS)
@@ -50,11 +60,13 @@ def observe(p: SimpleNamespace, w: World, n_slots: int) -> list[float]:
         min(LIMIT, w.changes / p.change_budget),
         w.log_value,
         w.log_breach,
-        stake(w.labour_factor * to_ticks),
+        w.labour_factor * to_ticks,
         w.log_burst,
         w.log_cost,
     ]
-    return out
+    seen = np.array(out, np.float32)
+    seen[stakes(n_slots)] = squeeze(seen[stakes(n_slots)])
+    return seen
 
 
 def _describe(p: SimpleNamespace, w: World, group: Group, r: Resource, free: int, load: float) -> list[float]:
@@ -119,13 +131,13 @@ def _appraise(
         down = p.downtime_cache if r.kind == CACHE else p.downtime_vm
     traffic = w.value * TICK_HOURS * to_ticks * load * min(1.0, group.weight)
     return (
-        stake(loss * (risk - exploit_intensity(p, r, 0.0, seen, age))),
-        stake(loss * (total - risk)),
-        stake(loss * (total - exploit_intensity(p, r, suspected, seen, 0.0))),
-        stake(loss * (total - exploit_intensity(p, r, suspected, False, age))) if seen else 0.0,
-        stake(loss * total * (1.0 - 1.0 / p.unencrypted_factor)) if r.data_bearing and not r.encrypted else 0.0,
-        0.0 if r.logging else stake(loss * total * (1.0 - 1.0 / p.unlogged_factor)),
-        stake(0.5 * price) if r.kind != QUEUE and r.size > 0 and r.status == RUNNING else 0.0,
-        stake(price),
-        0.0 if group.idle else stake(traffic * (down / len(group.members))),
+        loss * (risk - exploit_intensity(p, r, 0.0, seen, age)),
+        loss * (total - risk),
+        loss * (total - exploit_intensity(p, r, suspected, seen, 0.0)),
+        loss * (total - exploit_intensity(p, r, suspected, False, age)) if seen else 0.0,
+        loss * total * (1.0 - 1.0 / p.unencrypted_factor) if r.data_bearing and not r.encrypted else 0.0,
+        0.0 if r.logging else loss * total * (1.0 - 1.0 / p.unlogged_factor),
+        0.5 * price if r.kind != QUEUE and r.size > 0 and r.status == RUNNING else 0.0,
+        price,
+        0.0 if group.idle else traffic * (down / len(group.members)),
     )
