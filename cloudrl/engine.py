@@ -166,18 +166,23 @@ def reset_batch(rules, tables, blueprints, sizes, templates, which, seeds, state
 
 
 @kernel
-def explain(rules, tables, w, groups, resources, edges, slot, scratch):  # type: ignore[no-untyped-def]
-    """scratch.rules[k] = ops that rule k forbids on `slot`.
+def explain(rules, tables, state, b, slot, scratch):  # type: ignore[no-untyped-def]
+    """scratch.rules[k] = ops that rule k forbids on `slot` of world `b`.
 
     What `look` forbade and no rule forbids now was forbidden by an antibody that has faded since.
     """
+    groups, resources = state.groups[b], state.resources[b]
+    r = resources[slot]
     if rules.memory_on:
-        scratch.antibodies[slot] = tables.antibodies[context(groups[resources[slot].group], resources[slot])]
-    broken_rules(rules.params[0], w, groups, resources, edges, scratch.antibodies, slot, scratch.rules)
+        scratch.antibodies[slot] = tables.antibodies[context(groups[r.group], r)]
+    broken_rules(
+        rules.params[0], state.worlds[b], groups, resources, state.edges[b],
+        scratch.antibodies, slot, scratch.rules,
+    )  # fmt: skip
     found = 0
     for k in range(N_RULES):
         found |= scratch.rules[k]
-    scratch.rules[ANTIBODY] |= resources[slot].forbidden & ~found
+    scratch.rules[ANTIBODY] |= r.forbidden & ~found
 
 
 @kernel

@@ -40,6 +40,7 @@ class _Kernels:
         self.idle_totals = Direct(engine.idle_totals)
         self.resample = Direct(engine.resample_batch)
         self.spread = Direct(spread)
+        self.explain = Direct(engine.explain)
 
     def __reduce__(self) -> tuple[Any, ...]:  # machine code stays where it is
         return _Kernels, ()
@@ -197,7 +198,7 @@ class Simulator:
     # ------------------------------------------------------------------ safety
     def verdict(self, world: int, action: int) -> Verdict:
         """What the safety layer says of `action` in `world` now, with rule ids and a reason."""
-        self._check_worlds(world)
+        self._check_world(world)
         if action == self.noop:
             return Verdict(ADMISSIBLE)
         if not 0 <= action < self.noop:
@@ -208,12 +209,8 @@ class Simulator:
             return Verdict(INVALID, reason=f"{Op(op).name} makes no sense here: {_condition(r)}")
         if self.rules.mode == engine.OFF or not (r["forbidden"] >> op) & 1:
             return Verdict(ADMISSIBLE)
-        s = self.state
-        engine.explain(
-            self.rules, self.tables, s.worlds[world], s.groups[world], s.resources[world], s.edges[world],
-            slot, self.scratch,
-        )  # fmt: skip
-        broken = [rule for k, rule in enumerate(RULES) if (int(self.scratch.rules[k]) >> op) & 1]
+        self._kernels.explain(self.rules, self.tables, self.state, int(world), slot, self.scratch)
+        broken = [rule for rule, ops in zip(RULES, self.scratch.rules.tolist(), strict=True) if (ops >> op) & 1]
         return Verdict(VETOED, tuple(rule.id for rule in broken), "; ".join(rule.reason for rule in broken))
 
     # ------------------------------------------------------------------ copies
