@@ -76,13 +76,13 @@ class ControlVariate(Enum):
 class WarmStart:
     """Before PPO, the actor regresses the worth of actions that forks measure (trainers/common/warm_start.py)."""
 
-    states: float = 80_000  # labelled states; 0 = start from nothing
+    states: float = 150_000  # labelled states; 0 = start from nothing
     candidates: int = 8  # actions measured per state
     every: int = 2  # ticks between labelled states of a world
     updates: int = 2  # gradient steps per batch of labels
     learning_rate: float = 1e-3
     sharpness: float = 6.0  # logits per baseline tick of worth
-    noop_offsets: list[float] = field(default_factory=lambda: [0.0, 0.5, 1.0, 2.0])  # ticks; chosen by validation
+    noop_offsets: list[float] = field(default_factory=lambda: [0.0, 0.25, 0.5, 0.75, 1.0, 1.5, 2.0])  # ticks; chosen by validation
 
     def __post_init__(self) -> None:
         self.states = whole("warm_start.states", self.states)
@@ -110,12 +110,12 @@ class PPOSettings:
     width: int = 64  # of the set policy's layers
     edges: bool = True  # the set policy looks along dependencies
     net_arch: list[int] = field(default_factory=lambda: [64, 64])  # of the mlp policy
-    total_timesteps: float = 1_200_000  # a float in the schema, so that 1e6 may be written; an int afterwards
+    total_timesteps: float = 400_000  # a float in the schema, so that 1e6 may be written; an int afterwards
     n_envs: int = 64
     n_steps: int = 96  # ticks per rollout and world
     batch_size: int = 3072
     n_epochs: int = 4
-    learning_rate: float = 3e-4
+    learning_rate: float = 1e-4
     learning_rate_final_fraction: float = 0.1  # linear decay to this share; 1 is constant
     gamma: float = 1.0  # the horizon is finite and the time left is observed
     gae_lambda: float = 0.8
@@ -125,13 +125,13 @@ class PPOSettings:
     clip_range_vf: float | None = None
     vf_coef: float = 0.5
     max_grad_norm: float = 0.5
-    target_kl: float | None = None
+    target_kl: float | None = 0.01
     noop_bias: float = 0.0  # added to NOOP's first logit: where exploration starts
     control_variate: ControlVariate = ControlVariate.counterfactual
-    value_warmup_rollouts: int = 3  # first rollouts that train the critic only: the actor may be good already
+    value_warmup_rollouts: int = 8  # first rollouts that train the critic only: the actor may be good already
     reward_scale: float = 0.1  # R is in baseline ticks; the value network likes it smaller
     checkpoint_every: float = 200_000
-    eval_every: float = 100_000
+    eval_every: float = 50_000
 
     def __post_init__(self) -> None:
         for name in ("total_timesteps", "checkpoint_every", "eval_every"):
@@ -230,7 +230,7 @@ class CurriculumConfig:
 class EvaluationConfig:
     """Validation worlds have their own seeds and topologies; every agent sees the same ones."""
 
-    worlds: int = 100  # per validation during training
+    worlds: int = 200  # per validation during training
     final_worlds: int = 100  # for the table at the end
 
     def __post_init__(self) -> None:

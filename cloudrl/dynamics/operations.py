@@ -21,7 +21,7 @@ from cloudrl.actions import (
 from cloudrl.jit import kernel
 from cloudrl.measurements import duration, labour
 from cloudrl.seeding import OPERATION, stream, uniform
-from cloudrl.types import CACHE, DELETED, RUNNING, STOPPED
+from cloudrl.types import CACHE, CRASHED, DELETED, RUNNING, STOPPED
 
 _EMPTY_A_CACHE = 1 << PATCH | 1 << RESTART | 1 << ENCRYPT | 1 << RESIZE_DOWN | 1 << RESIZE_UP
 
@@ -31,7 +31,7 @@ def begin(p, w, r, i, op):  # type: ignore[no-untyped-def]
     """Start operation `op` (not NOOP) on resource `i`. The caller has judged it."""
     w.tick_labour = labour(p, op) * w.labour_factor
     w.operations += 1
-    if contains(DISRUPTIVE_OPS, op) and not r.idle:
+    if contains(DISRUPTIVE_OPS, op) and not r.idle and r.status != CRASHED:  # a crashed one cannot be disrupted
         w.changes += 1.0
         w.disruptions += 1
     if op == ROTATE_CREDS:

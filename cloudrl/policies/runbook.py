@@ -110,7 +110,7 @@ _SE, _SL, _SH, _SP, _SD = (
 )  # fmt: skip
 _LOAD, _LABOUR_UNIT = WORLD_COLUMN["load"], WORLD_COLUMN["labour_unit"]
 # public labour table, $ (base.yaml); scaled by the world's labour factor through the observation
-_PATCH_USD, _ENCRYPT_USD, _ANALYZE_USD, _LOG_USD, _CHANGE_USD, _DELETE_USD = 0.5, 1.0, 0.6, 0.1, 0.25, 0.5
+_PATCH_USD, _ENCRYPT_USD, _ANALYZE_USD, _LOG_USD, _CHANGE_USD, _DELETE_USD = 0.5, 1.0, 0.6, 0.1, 0.25, 1.5
 
 
 @kernel

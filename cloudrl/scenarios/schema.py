@@ -137,7 +137,7 @@ class Operations:
     labour_restart: float = 0.25
     labour_resize: float = 0.25
     labour_stop_start: float = 0.25
-    labour_delete: float = 0.50
+    labour_delete: float = 1.50
     labour_logging: float = 0.10
     labour_restrict: float = 0.25
     downtime_vm: float = 0.5

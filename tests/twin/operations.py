@@ -6,7 +6,7 @@ from types import SimpleNamespace
 
 from cloudrl.actions import DISRUPTIVE_OPS, N_OPS, Op
 from cloudrl.seeding import OPERATION
-from cloudrl.types import CACHE, DATABASE, DELETED, RUNNING, STOPPED, VM
+from cloudrl.types import CACHE, CRASHED, DATABASE, DELETED, RUNNING, STOPPED, VM
 from tests.twin.model import Resource, World
 from tests.twin.streams import uniform
 
@@ -47,7 +47,7 @@ def begin(p: SimpleNamespace, w: World, r: Resource, op: int) -> None:
     """Start an operation that has been judged."""
     w.tick_labour = getattr(p, "labour_" + LABOUR[Op(op)]) * w.labour_factor
     w.operations += 1
-    if op in DISRUPTIVE and not r.idle:
+    if op in DISRUPTIVE and not r.idle and r.status != CRASHED:
         w.changes += 1.0
         w.disruptions += 1
     if op == ROTATE_CREDS:
