@@ -4,6 +4,7 @@
     python scripts/bench.py scaling    cost per resource as a world grows to 1,000 resources
     python scripts/bench.py fork       snapshot, fork, restore and peek of one world
     python scripts/bench.py ppo        steps per second of training, learning included
+    python scripts/bench.py time_to_quality    processor seconds until half the best gain on Easy (minutes)
 
 Figures are medians over repetitions in which all subjects take turns, per second of processor time of one thread
 (--clock cpu): on an idle core that is the time on the wall, on a busy one it leaves other programs out. Ratios are
@@ -310,7 +311,7 @@ def bench_ppo(args: argparse.Namespace) -> None:
     import torch as th
 
     th.set_num_threads(1)
-    plain = {"memory": "off", "ppo.control_variate": "none"}
+    plain = {"memory": "off", "ppo.control_variate": "none", "ppo.target_kl": "null"}
     models = {
         "stock MaskablePPO, DummyVecEnv of the twin": stock_model(),
         "fast, mlp": fast_model("mlp", **plain),
@@ -338,7 +339,36 @@ def bench_ppo(args: argparse.Namespace) -> None:
     report(title, ["", "steps/s", "ratio", "target"], rows, args, data)
 
 
-COMMANDS = {"env": bench_env, "scaling": bench_scaling, "fork": bench_fork, "ppo": bench_ppo}
+def bench_time_to_quality(args: argparse.Namespace) -> None:
+    """The trainer against the stock stack."""
+    import torch as th
+    from bench_quality import time_to_quality
+
+    th.set_num_threads(1)
+    found = time_to_quality(args.seconds, args.seed)
+    fast, stock = (found["seconds_to_goal"][name] for name in ("trainer", "stock"))
+    spent = {"trainer": args.seconds, "stock": found["stock_seconds"]}
+    rows = []
+    for name, seconds in found["seconds_to_goal"].items():
+        reached = f"{seconds:.1f}" if seconds is not None else f"not in {spent[name]:.0f}"
+        rows.append([name, reached, f"{found['best_of'][name]:.1f}", ""])
+    if fast is not None:
+        times = (stock if stock is not None else spent["stock"]) / fast
+        rows.append(["sooner", f"{'' if stock is not None else 'over '}{times:.1f}x", "", verdict(times, 5)])
+    title = (
+        f"Processor seconds until the sampled policy earns half the best gain on Easy, seed {args.seed}: "
+        f"reward {found['goal']:.1f}, doing nothing {found['noop']:.1f}"
+    )
+    report(title, ["", "seconds", "best reward", "target"], rows, args, found)
+
+
+COMMANDS = {
+    "env": bench_env,
+    "scaling": bench_scaling,
+    "fork": bench_fork,
+    "ppo": bench_ppo,
+    "time_to_quality": bench_time_to_quality,
+}
 
 
 def main(arguments: list[str] | None = None) -> None:
@@ -348,6 +378,8 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument(
         "--ticks", type=int, help="length of a play; of `fork`, how many calls (default: by benchmark)"
     )
+    parser.add_argument("--seconds", type=float, default=60.0, help="of `time_to_quality`: of training")
+    parser.add_argument("--seed", type=int, default=0, help="of `time_to_quality`")
     parser.add_argument("--clock", choices=CLOCKS, default="cpu")
     parser.add_argument("--json", metavar="FILE", help="also write the figures here")
     args = parser.parse_args(arguments)
