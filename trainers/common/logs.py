@@ -4,21 +4,28 @@ from __future__ import annotations
 
 import csv
 import sys
+from dataclasses import fields
+from enum import Enum
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from stable_baselines3.common.logger import KVWriter, Logger, TensorBoardOutputFormat
 from torch.utils.tensorboard import SummaryWriter
+from torch.utils.tensorboard.summary import hparams
 from tqdm import tqdm
 
+from cloudrl.config import PPOConfig
 from cloudrl.reward.bill import BILL_PARTS
 from cloudrl.reward.terms import TERM_NAMES
+from cloudrl.runs import Run
 
 LAYOUT = {
     "Outcome": {
         "Validation reward": ["Multiline", ["eval/mean_reward", "eval/deterministic_reward"]],
-        "Validation wins and savings": ["Multiline", ["ops/win_rate", "ops/savings"]],
+        "Validation wins, share": ["Multiline", ["ops/win_rate"]],
+        "Saved against doing nothing, $": ["Multiline", ["ops/savings"]],
+        "Validation safety": ["Multiline", ["eval/cascades", "eval/violations"]],
         "Training reward": ["Multiline", ["rollout/ep_rew_mean"]],
     },
     "Reward and bill": {
@@ -26,7 +33,8 @@ LAYOUT = {
         "Bill by part, $": ["Multiline", [f"bill/{part}" for part in BILL_PARTS]],
     },
     "Operations": {
-        "Service": ["Multiline", ["ops/slo", "ops/cascades"]],
+        "Traffic served, share": ["Multiline", ["ops/slo"]],
+        "Cascades per episode": ["Multiline", ["ops/cascades"]],
         "Safety": [
             "Multiline",
             ["safety/veto_rate", "safety/invalid_rate", "safety/violations", "safety/mask_fraction"],
@@ -42,6 +50,9 @@ LAYOUT = {
 }
 """Custom-scalars tab: what belongs together stands together."""
 
+METRICS = ("eval/mean_reward", "eval/deterministic_reward", "ops/win_rate", "ops/savings")
+"""Results by which the HParams tab compares runs."""
+
 
 class CsvRows(KVWriter):
     """progress.csv: one row per dump; a new column rewrites the header, a resumed run keeps earlier rows."""
@@ -50,8 +61,7 @@ class CsvRows(KVWriter):
         self.path = path
         self.rows: list[dict[str, Any]] = []
         if resume_step is not None and path.exists():
-            with open(path, newline="") as file:
-                self.rows = [r for r in csv.DictReader(file) if int(r["step"]) <= resume_step]
+            self.rows = _rows_until(path, resume_step)
         self.columns = list(self.rows[0]) if self.rows else ["step"]
         self._rewrite()
 
@@ -78,33 +88,65 @@ class CsvRows(KVWriter):
         """Nothing is held open."""
 
 
-def make_logger(tb: Path, progress_file: Path, resume_step: int | None) -> Logger:
+def _rows_until(path: Path, step: int) -> list[dict[str, Any]]:
+    """The rows up to a step; a last line that a kill cut short is left out."""
+    text = path.read_text()
+    lines = text[: text.rfind("\n") + 1].splitlines()
+    rows = [row for row in csv.DictReader(lines) if None not in row.values() and None not in row]
+    return [row for row in rows if int(row["step"]) <= step]
+
+
+def make_logger(config: PPOConfig, run: Run, resume_step: int | None) -> Logger:
     """Logger of a run folder. `resume_step`: drop what was logged after it; None for a new run."""
-    board = TensorBoardOutputFormat(str(tb))
+    board = TensorBoardOutputFormat(str(run.tb))
     board.writer.close()
-    for empty in tb.glob("events.*"):
+    for empty in run.tb.glob("events.*"):
         if empty.stat().st_size < 100:  # the writer that was just replaced
             empty.unlink()
-    board.writer = SummaryWriter(str(tb), purge_step=resume_step)
+    purge = None if resume_step is None else resume_step + 1
+    board.writer = SummaryWriter(str(run.tb), purge_step=purge)
     if resume_step is None:
         board.writer.add_custom_scalars(LAYOUT)
-    return Logger(str(tb), [CsvRows(progress_file, resume_step), board])
+    for summary in hparams(_settings(config), dict.fromkeys(METRICS, 0.0)):
+        board.writer.file_writer.add_summary(summary)  # type: ignore[attr-defined]
+    return Logger(str(run.tb), [CsvRows(run.progress_file, resume_step), board])
+
+
+def _settings(config: PPOConfig) -> dict[str, Any]:
+    """What the HParams tab shows of a run."""
+    chosen: dict[str, Any] = {
+        "seed": config.seed,
+        "scenario": config.curriculum.stages[-1].scenario if config.curriculum.stages else config.scenario.name,
+        "curriculum": ", ".join(stage.name for stage in config.curriculum.stages),
+        "safety.mode": config.safety.mode,
+        "memory.enabled": config.memory.enabled,
+    }
+    for name, group in (("ppo", config.ppo), ("warm_start", config.warm_start), ("reward", config.reward)):
+        chosen |= {f"{name}.{f.name}": getattr(group, f.name) for f in fields(group)}
+    values = {key: v.value if isinstance(v, Enum) else v for key, v in chosen.items()}
+    return {key: v if isinstance(v, (bool, int, float, str)) else str(v) for key, v in values.items()}
 
 
 class Bar:
-    """A progress bar on a terminal; one line per message elsewhere."""
+    """A progress bar on a terminal, from the first `to` on; one line per message elsewhere."""
 
-    def __init__(self, total: int, shown: bool) -> None:
+    def __init__(self, name: str, total: int, shown: bool) -> None:
+        self.name, self.total = name, total
         self.interactive = shown and sys.stderr.isatty()
-        self._bar = tqdm(total=total, unit="step", unit_scale=True, disable=not self.interactive, dynamic_ncols=True)
+        self._bar: tqdm | None = None
 
     def to(self, n: int, text: str = "") -> None:
         """Move to `n` of the total."""
-        if self.interactive:
-            self._bar.n = n
-            if text:
-                self._bar.set_postfix_str(text, refresh=False)
-            self._bar.refresh()
+        if not self.interactive:
+            return
+        if self._bar is None:  # a resumed run's speed is measured from where it goes on
+            self._bar = tqdm(
+                desc=self.name, total=self.total, initial=n, unit="step", unit_scale=True, dynamic_ncols=True
+            )
+        self._bar.n = min(n, self.total)
+        if text:
+            self._bar.set_postfix_str(text, refresh=False)
+        self._bar.refresh()
 
     def say(self, text: str) -> None:
         """A line above the bar."""
@@ -114,4 +156,6 @@ class Bar:
             print(text, flush=True)
 
     def close(self) -> None:
-        self._bar.close()
+        if self._bar is not None:
+            self._bar.close()
+            self._bar = None
