@@ -82,7 +82,9 @@ class WarmStart:
     updates: int = 2  # gradient steps per batch of labels
     learning_rate: float = 1e-3
     sharpness: float = 6.0  # logits per baseline tick of worth
-    noop_offsets: list[float] = field(default_factory=lambda: [0.0, 0.25, 0.5, 0.75, 1.0, 1.5, 2.0])  # ticks; chosen by validation
+    noop_offsets: list[float] = field(
+        default_factory=lambda: [0.0, 0.25, 0.5, 0.75, 1.0, 1.5, 2.0]
+    )  # baseline ticks by which acting must pay; chosen on validation worlds
 
     def __post_init__(self) -> None:
         self.states = whole("warm_start.states", self.states)
@@ -114,7 +116,7 @@ class PPOSettings:
     n_envs: int = 64
     n_steps: int = 96  # ticks per rollout and world
     batch_size: int = 3072
-    n_epochs: int = 4
+    n_epochs: int = 3
     learning_rate: float = 1e-4
     learning_rate_final_fraction: float = 0.1  # linear decay to this share; 1 is constant
     gamma: float = 1.0  # the horizon is finite and the time left is observed
