@@ -32,13 +32,12 @@ install: $(VENV)/.installed  ## the virtual environment .venv with the package i
 train: $(VENV)/.installed  ## train PPO on the easy curriculum and print the score table
 	$(BIN)/python -m trainers.ppo +curriculum=easy
 	@echo
-	@echo "Curves:  $(BIN)/tensorboard --logdir runs"
-	@echo "Run:     $$(ls -d runs/ppo/*/ | tail -n 1)  (README.md, best/, eval/, progress.csv)"
+	@echo "To type such commands yourself:  . $(BIN)/activate"
 
 test: $(VENV)/.installed-dev  ## the tests at reduced sizes (under 15 minutes on two cores)
 	$(BIN)/python -m pytest -q -n 2
 
-test-full: $(VENV)/.installed-dev  ## the tests at the sizes the project promises
+test-full: $(VENV)/.installed-dev  ## the tests at the sizes that the project promises (long)
 	CLOUDRL_FULL=1 $(BIN)/python -m pytest -q -n 2
 
 lint: $(VENV)/.installed-dev  ## style, format and types
