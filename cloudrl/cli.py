@@ -110,9 +110,13 @@ def _resumed(cfg: DictConfig, name: str, overrides: list[str]) -> DictConfig:
         if key in groups or override.is_delete():
             if text not in before:
                 raise UserError(f"{text}: {run.path} was started without it; start a new run to change it")
+        elif key == "seed" and cfg.seed != saved.seed:
+            raise UserError(f"seed={cfg.seed}: {run.path} has seed {saved.seed}; start a new run to change it")
         elif OmegaConf.select(cfg, key, throw_on_missing=False) is not None or key in cfg:
             OmegaConf.update(saved, key, OmegaConf.select(cfg, key), force_add=True)
-    saved.resume = cfg.resume
+    # Whose files are trusted is said by the person who resumes, never by the run.
+    for key in ("resume", "runs_dir", "trust"):
+        saved[key] = cfg[key]
     return saved
 
 

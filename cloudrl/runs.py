@@ -209,8 +209,11 @@ def resolve_run(path: str | Path, algo: str | None = None) -> Run:
     raise UserError(f"{path}: not a run of Cloud-RL (no {MANIFEST} in it); give a folder like runs/ppo/<time>")
 
 
-def resume_point(path: str | Path, algo: str) -> tuple[Run, Path]:
-    """A run, and the checkpoint to go on from: the one that the path names, or else the latest whole one."""
+def resume_point(path: str | Path, algo: str) -> tuple[Run, Path | None]:
+    """A run, and the checkpoint to go on from: the one that the path names, or else the latest whole one.
+
+    None: the run stopped before its first checkpoint and starts again from the beginning.
+    """
     run = resolve_run(path, algo)
     here = Path(path).resolve()
     for folder in (here, *here.parents):
@@ -226,7 +229,32 @@ def resume_point(path: str | Path, algo: str) -> tuple[Run, Path]:
 def check_trusted(path: str | Path, runs_dir: str | Path, trust: bool) -> None:
     """Pickled files run code when loaded: only one's own runs are, unless the person says otherwise."""
     if not trust and not Path(path).resolve().is_relative_to(Path(runs_dir).resolve()):
-        raise UserError(f"{path}: outside {runs_dir}, and loading it may run code; say trust=true if you trust it")
+        raise UserError(
+            f"{path}: outside runs_dir={runs_dir}, and loading it may run code; "
+            f"say trust=true if you trust it, or runs_dir=... if your runs lie elsewhere"
+        )
+
+
+def resume_command(run: Run, algo: str, where: Path | None = None) -> str:
+    """What to type to go on with a run."""
+    path = where or run.path
+    root = path.parent.parent
+    return f"python -m trainers.{algo} resume={path}" + ("" if root == Path("runs") else f" runs_dir={root}")
+
+
+@contextmanager
+def locked(run: Run) -> Iterator[None]:
+    """The only process that writes into a run; another one gets a UserError. A kill frees the lock."""
+    with open(run.path / ".lock", "w") as file:
+        try:
+            import fcntl
+
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except ImportError:  # no such locks on this system
+            pass
+        except OSError:
+            raise UserError(f"{run.path}: another process is training this run; wait for it or stop it") from None
+        yield
 
 
 def write_card(run: Run, results: str = "", path: Path | None = None) -> None:
@@ -242,7 +270,7 @@ def write_card(run: Run, results: str = "", path: Path | None = None) -> None:
         f"Started {manifest['created'][:19]} by\n\n```\n{manifest['command']}\n```\n\n"
         f"Commit: {commit}. Every setting: `config.yaml`; versions and machine: `{MANIFEST}`.\n\n"
         f"## Results\n\n{results.strip() or 'Not finished.'}\n\n"
-        f"## Use\n\n```\ntensorboard --logdir {where}\npython -m trainers.{algo} resume={where}\n```\n",
+        f"## Use\n\n```\ntensorboard --logdir {where}\n{resume_command(run, algo, where)}\n```\n",
     )
 
 

@@ -73,7 +73,9 @@ def show(table_rows: list[Row], title: str) -> None:
 def markdown(table_rows: list[Row]) -> str:
     """The same table in markdown."""
     lines = ["| agent | " + " | ".join(h for _, h, _ in _COLUMNS) + " |", "|---" * (len(_COLUMNS) + 1) + "|"]
-    lines += [f"| {r['agent']} | " + " | ".join(_cell(k, r[k], d) for k, _, d in _COLUMNS) + " |" for r in table_rows]
+    lines += [
+        f"| {r['agent']} | " + " | ".join(_cell(k, r[k], d) for k, _, d in _COLUMNS) + " |" for r in table_rows
+    ]
     return "\n".join(lines) + "\n"
 
 

@@ -365,8 +365,8 @@ def test_config_dir_adds_options(play, tmp_path: Path) -> None:
 def test_resume_takes_the_run_s_config(play, tmp_path: Path) -> None:
     first = compose("ppo", ["+curriculum=easy", "reward=cost", "seed=5"])
     run = create_run("ppo", first, ["+curriculum=easy", "reward=cost", "seed=5"])
-    code, _, err, seen = play(f"resume={run.path}")
-    assert (code, seen) == (1, []) and "stopped before its first checkpoint" in err
+    _, _, _, (config,) = play(f"resume={run.path}")  # stopped before its first checkpoint: begins again
+    assert config == dataclasses.replace(first, resume=str(run.path))
     with new_checkpoint(run.checkpoints, 10) as folder:
         (folder / "model").write_text("weights")
     for argv in ([], ["+curriculum=easy"], ["reward=cost"]):
@@ -375,6 +375,8 @@ def test_resume_takes_the_run_s_config(play, tmp_path: Path) -> None:
         assert config == dataclasses.replace(first, resume=str(run.path))
     _, _, _, (config,) = play(f"resume={run.path}", "ppo.total_timesteps=2e6", "progress_bar=false")
     assert (config.ppo.total_timesteps, config.progress_bar, config.seed) == (2_000_000, False, 5)
+    code, _, err, seen = play(f"resume={run.path}", "seed=6")
+    assert (code, seen) == (1, []) and "has seed 5" in err and err.count("\n") == 1
     code, _, err, seen = play(f"resume={run.path}", "reward=security")
     assert (code, seen) == (1, []) and "start a new run to change it" in err and err.count("\n") == 1
 

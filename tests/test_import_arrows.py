@@ -22,7 +22,19 @@ PACKAGES: dict[str, set[str]] = {
 
 OURS = {*PACKAGES, "scripts", "tests"}
 
-BASE = {"types", "actions", "jit", "seeding", "measurements", "records", "errors", "manifest", "ranges", "copies", "dispatch"}
+BASE = {
+    "types",
+    "actions",
+    "jit",
+    "seeding",
+    "measurements",
+    "records",
+    "errors",
+    "manifest",
+    "ranges",
+    "copies",
+    "dispatch",
+}
 SIBLINGS = {"dynamics", "reward", "safety", "memory", "scenarios", "observation"}
 ENGINE = {"simulator", "engine"}
 SETTINGS = {"config", "compose", "cli", "runs"}
@@ -30,7 +42,7 @@ TOP = {"policies", "llm", "curriculum"}
 SCHEMAS = {
     "scenarios.schema", "scenarios.ranges", "scenarios.estate", "reward.weights", "safety.config", "memory.config",
 }  # fmt: skip
-"""The dataclasses of siblings, free of behaviour, and the file that a scenario may point to: the settings read them."""
+"""The dataclasses of siblings, free of behaviour, and the file that a scenario may point to."""
 
 HEAVY = {"torch", "stable_baselines3", "sb3_contrib", "trl", "transformers", "gradio", "fastapi", "boto3", "moto"}
 

@@ -52,7 +52,11 @@ def test_every_folder_with_code_is_a_package() -> None:
 
 
 def test_configs_and_type_marker_are_in_the_wheel(wheel: list[str]) -> None:
-    wanted = {file.relative_to(ROOT).as_posix() for file in (ROOT / "configs").rglob("*.yaml")}
+    wanted = {
+        file.relative_to(ROOT).as_posix()
+        for part in ("configs", "cloudrl")
+        for file in (ROOT / part).rglob("*.yaml")
+    }
     assert (wanted | {"cloudrl/py.typed"}) - set(wheel) == set()
 
 

@@ -27,10 +27,12 @@ from cloudrl.runs import (
     create_run,
     is_whole,
     latest_checkpoint,
+    locked,
     new_checkpoint,
     prune,
     resolve_run,
     restore_rng,
+    resume_command,
     resume_point,
     rng_state,
     save_json,
@@ -140,8 +142,7 @@ def test_a_run_is_found_from_its_folder_and_from_inside(tmp_path: Path, monkeypa
 
 def test_where_a_run_goes_on(tmp_path: Path) -> None:
     run = create_run("ppo", config(tmp_path))
-    with pytest.raises(UserError, match="stopped before its first checkpoint"):
-        resume_point(run.path, "ppo")
+    assert resume_point(run.path, "ppo") == (run, None)  # stopped before its first checkpoint: begins again
     save(run.checkpoints, 1)
     save(run.checkpoints, 2)
     save(run.best, 1, keep=1)
@@ -187,6 +188,23 @@ def test_only_own_runs_are_trusted(tmp_path: Path) -> None:
     (tmp_path / "runs" / "link").symlink_to(tmp_path / "elsewhere")
     with pytest.raises(UserError, match="trust=true"):
         check_trusted(tmp_path / "runs" / "link" / "model.zip", tmp_path / "runs", trust=False)
+
+
+def test_whose_run_it_is_is_said_on_the_command_line(tmp_path: Path) -> None:
+    run = create_run("ppo", config(tmp_path))
+    with pytest.raises(UserError, match="runs_dir="):
+        check_trusted(run.path, tmp_path / "others", trust=False)
+    assert f"resume={run.path} runs_dir={tmp_path / 'runs'}" in (run.path / "README.md").read_text()
+    assert resume_command(Run(Path("runs/ppo/x")), "ppo") == "python -m trainers.ppo resume=runs/ppo/x"
+
+
+@pytest.mark.skipif(os.name == "nt", reason="no fcntl")
+def test_one_process_at_a_time(tmp_path: Path) -> None:
+    run = create_run("ppo", config(tmp_path))
+    with locked(run), pytest.raises(UserError, match="another process"), locked(run):
+        pass
+    with locked(run):
+        pass
 
 
 # ---- checkpoints ------------------------------------------------------------------------------------------------

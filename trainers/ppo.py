@@ -16,6 +16,7 @@ What happens, from top to bottom of `train`:
 from __future__ import annotations
 
 import time
+from pathlib import Path
 
 import numpy as np
 import torch as th
@@ -25,17 +26,21 @@ from cloudrl.cli import command
 from cloudrl.compose import curriculum_scenarios
 from cloudrl.config import PPOConfig
 from cloudrl.curriculum import Curriculum
+from cloudrl.errors import UserError
 from cloudrl.observation import OBSERVATION_VERSION
-from cloudrl.runs import Run, create_run, resume_point
+from cloudrl.runs import Run, check_trusted, create_run, locked, resume_command, resume_point
 from cloudrl.scenarios.schema import Scenario
 from cloudrl.simulator import Simulator
 from envs.cloudops.sb3 import CloudOpsSB3VecEnv
 from trainers.common import build
 from trainers.common.checkpoints import Progress, load_model, load_progress, restore_worlds, save_checkpoint
+from trainers.common.interrupt import Interrupt
 from trainers.common.logs import Bar, make_logger
 from trainers.common.report import final_report, record_episodes, record_validation
 from trainers.common.validation import Validator
 from trainers.common.warm_start import warm_start
+
+_LOGS = 16  # rows in the logs of a warm start
 
 
 @command("ppo")
@@ -48,18 +53,19 @@ def main(config: PPOConfig) -> float:
         run, checkpoint = create_run("ppo", config, observation_version=OBSERVATION_VERSION), None
     else:
         run, checkpoint = resume_point(config.resume, "ppo")
-    trainer = Trainer(config, run, scenarios)
-    if checkpoint is not None:
-        trainer.restore(checkpoint)
-    try:
-        trainer.train()
-    except KeyboardInterrupt:
-        trainer.save()
-        trainer.bar.say(f"stopped at {trainer.model.num_timesteps:,} steps; go on with resume={run.path}")
-        raise
-    finally:
-        trainer.bar.close()
-    return final_report(config, run, scenarios[-1], trainer.model, trainer.progress)
+    with locked(run):
+        trainer = Trainer(config, run, scenarios)
+        if checkpoint is not None:
+            check_trusted(checkpoint, config.runs_dir, config.trust)
+            trainer.restore(checkpoint)
+        try:
+            trainer.train()
+            return final_report(config, run, scenarios[-1], trainer.model, trainer.progress)
+        except KeyboardInterrupt:
+            trainer.bar.say(f"stopped at {trainer.model.num_timesteps:,} steps; {resume_command(run, 'ppo')}")
+            raise
+        finally:
+            trainer.close()
 
 
 class Trainer:
@@ -72,24 +78,27 @@ class Trainer:
         self.memory = build.make_memory(config)
         self.worlds: CloudOpsSB3VecEnv = build.make_worlds(config, scenarios[0], self.memory)
         self.model: MaskablePPO = build.make_model(config, self.worlds)
-        self.bar = Bar(self.total, config.progress_bar)
+        self.bar = Bar("PPO", self.total, config.progress_bar)
+        self.interrupt = Interrupt()
         self.restored = False
 
-    def restore(self, checkpoint: object) -> None:
+    def restore(self, checkpoint: Path) -> None:
         """Go back to a checkpoint: model, optimiser, worlds, luck, stage, memory."""
         self.progress = load_progress(checkpoint)
-        self.worlds.set_scenario(self.scenarios[self.progress.curriculum.stage])
+        stage = self.progress.curriculum.stage
+        if stage >= len(self.scenarios):
+            raise UserError(f"{checkpoint}: stands at stage {stage + 1} of a curriculum, there are fewer now")
+        self.worlds.set_scenario(self.scenarios[stage])
         self.model = load_model(checkpoint, self.config, self.worlds)
         restore_worlds(checkpoint, self.model, self.worlds)
         self.restored = True
 
     # ------------------------------------------------------------------ the algorithm
     def train(self) -> None:
-        """Run to `ppo.total_timesteps`."""
+        """Run to `ppo.total_timesteps`. Ctrl-C ends it at the next moment at which the run is whole."""
         config, model, progress = self.config, self.model, self.progress
-        model.set_logger(
-            make_logger(self.run.tb, self.run.progress_file, model.num_timesteps if self.restored else None)
-        )
+        model.set_logger(make_logger(config, self.run, model.num_timesteps if progress.warm else None))
+        self.bar.say(f"run folder {self.run.path}")
         self.curriculum = Curriculum(config.curriculum.stages, self.total, progress.curriculum)
         _, callback = model._setup_learn(self.total, None, reset_num_timesteps=not self.restored)
         entropy = build.linear(config.ppo.ent_coef, config.ppo.ent_coef_final_fraction)
@@ -97,34 +106,39 @@ class Trainer:
         self.validator = self._validator()
         if not self.restored:
             self.save()  # so that a run can be resumed from its first second on
-        if not progress.warm:
-            self._warm_start()
-            progress.warm = True
-            self.save()
-
-        while model.num_timesteps < self.total:
-            warming_up = progress.rollouts < config.ppo.value_warmup_rollouts
-            model.collect_rollouts(self.worlds, callback, model.rollout_buffer, model.n_steps)
-            model._update_current_progress_remaining(model.num_timesteps, self.total)
-            model.ent_coef = 0.0 if warming_up else entropy(model._current_progress_remaining)
-            if warming_up:
-                model.rollout_buffer.advantages[:] = 0.0
-            model.normalize_advantage = not warming_up
-            model.train()
-            progress.rollouts += 1
-
-            record_episodes(model, self.worlds, self.curriculum.stage)
-            if self.curriculum.at_steps(model.num_timesteps):
-                self._enter_stage("step cap")
-            if model.num_timesteps >= progress.next_evaluation or model.num_timesteps >= self.total:
-                self._validate()
-            progress.seconds = time.process_time() - self.started
-            model.logger.record("time/fps", model.num_timesteps / max(1e-9, progress.seconds))
-            model.logger.dump(model.num_timesteps)
-            if model.num_timesteps >= progress.next_checkpoint or model.num_timesteps >= self.total:
-                progress.next_checkpoint = model.num_timesteps + int(config.ppo.checkpoint_every)
+        with self.interrupt:
+            if not progress.warm:
+                self._warm_start()
+                progress.warm = True
                 self.save()
-            self.bar.to(model.num_timesteps)
+
+            while model.num_timesteps < self.total:
+                if self.interrupt.asked:
+                    self.save()
+                    self.interrupt.check()
+                warming_up = progress.rollouts < config.ppo.value_warmup_rollouts
+                model.collect_rollouts(self.worlds, callback, model.rollout_buffer, model.n_steps)
+                model._update_current_progress_remaining(model.num_timesteps, self.total)
+                model.ent_coef = 0.0 if warming_up else entropy(model._current_progress_remaining)
+                if warming_up:
+                    model.rollout_buffer.advantages[:] = 0.0
+                model.normalize_advantage = not warming_up
+                model.train()
+                progress.rollouts += 1
+
+                record_episodes(model, self.worlds, self.curriculum.stage)
+                if self.curriculum.at_steps(model.num_timesteps):
+                    self._enter_stage("step cap")
+                finished = model.num_timesteps >= self.total
+                if model.num_timesteps >= progress.next_evaluation or finished:
+                    self._validate()
+                progress.seconds = time.process_time() - self.started
+                model.logger.record("time/fps", model.num_timesteps / max(1e-9, progress.seconds))
+                model.logger.dump(model.num_timesteps)
+                if model.num_timesteps >= progress.next_checkpoint or finished:
+                    progress.next_checkpoint = model.num_timesteps + int(config.ppo.checkpoint_every)
+                    self.save()
+                self.bar.to(model.num_timesteps)
 
     def _warm_start(self) -> None:
         """Regress the worth of actions on the last stage's worlds; then set how much acting must pay."""
@@ -135,20 +149,24 @@ class Trainer:
             self.scenarios[-1], self.config.ppo.n_envs, reward=self.config.reward, safety=self.config.safety,
             n_slots=self.worlds.simulator.n_slots,
         )  # fmt: skip
-        bar = Bar(int(settings.states), self.config.progress_bar)
-        bar.say(f"warm start: the worth of actions in {int(settings.states):,} states, measured by forks")
+        total = int(settings.states)
+        bar = Bar("warm start", total, self.config.progress_bar)
+        bar.say(f"warm start: the worth of actions in {total:,} states, measured by forks")
 
         def report(states: int, facts: dict[str, float]) -> None:
-            bar.to(states, f"warm start, loss {facts['warm_start/loss']:.3f}")
-            if states // 10_000 > (states - sim.n_worlds) // 10_000:
+            self.interrupt.check()  # a resumed run begins the warm start again
+            bar.to(states, f"loss {facts['warm_start/loss']:.3f}")
+            if _LOGS * states // total > _LOGS * (states - sim.n_worlds) // total:
                 for name, value in facts.items():
                     model.logger.record(name, value)
-                model.logger.dump(states - int(settings.states))  # negative steps: before PPO begins
+                model.logger.dump(min(0, states - total))  # negative steps: before PPO begins
 
-        warm_start(model, sim, settings, self.config.seed, report)
+        try:
+            warm_start(model, sim, settings, self.config.seed, report)
+        finally:
+            bar.close()
         offsets = [settings.sharpness * ticks for ticks in settings.noop_offsets]
         build.shift_noop(model, self.validator.best_noop_offset(model, offsets, deterministic=False))
-        bar.close()
 
     # ------------------------------------------------------------------ validation and stages
     def _validator(self) -> Validator:
@@ -164,7 +182,9 @@ class Trainer:
             f"{model.num_timesteps:>9,} steps  reward {result.reward:8.1f}  wins {100 * result.win_rate:3.0f} %  "
             f"saved ${result.savings:.2f} against doing nothing{stage}"
         )
-        if self.curriculum.stage == len(self.scenarios) - 1 and result.reward > progress.best_score:
+        if self.curriculum.stage == len(self.scenarios) - 1 and (
+            progress.best_score is None or result.reward > progress.best_score
+        ):
             progress.best_score = result.reward
             save_checkpoint(self.run.best, model, self.worlds, progress, keep=1, score=result.reward)
         why = self.curriculum.at_validation(model.num_timesteps, result.win_rate)
@@ -184,6 +204,12 @@ class Trainer:
             save_checkpoint(
                 self.run.checkpoints, self.model, self.worlds, self.progress, self.config.keep_checkpoints
             )
+
+    def close(self) -> None:
+        """End the bar and the log files."""
+        self.bar.close()
+        if hasattr(self.model, "_logger"):
+            self.model.logger.close()
 
 
 if __name__ == "__main__":

@@ -277,6 +277,11 @@ class CloudOpsSB3VecEnv(VecEnv):
         """`metrics` of the last episodes that ended, at most 200 (with gather_stats)."""
         return list(self._recent)
 
+    def restore_recent_metrics(self, metrics: Sequence[dict[str, float]]) -> None:
+        """Put back what `recent_metrics` returned."""
+        self._recent.clear()
+        self._recent.extend(metrics)
+
     def action_masks(self) -> np.ndarray:
         """(B, A) bool, a copy: the actions that may be chosen now."""
         return self.simulator.masks.copy()
@@ -321,7 +326,7 @@ class CloudOpsSB3VecEnv(VecEnv):
         """Put a state back (a dict or open npz file). Returns the observations. Raises ValueError if foreign."""
         simulator = self.simulator
         mine: dict[str, np.ndarray] = {"episodes": self._episodes, "terms": self._terms, **self._arrays()}
-        mine |= {"observations": simulator.observations, "masks": simulator.masks}
+        mine |= {"idle": self._idle, "observations": simulator.observations, "masks": simulator.masks}
         state = dict(state)
         if int(state["format"]) != STATE_FORMAT:
             raise ValueError(f"the state has format {int(state['format'])}, expected {STATE_FORMAT}")

@@ -195,12 +195,13 @@ def options(name: str) -> dict[str, Any]:
     return {
         "plain": {},
         "twin": {"control_variate": "noop", "reward_scale": 0.1},
+        "forks": {"control_variate": "counterfactual"},
         "memory": {"memory": ImmuneMemory(BOLD)},
         "padded": {"n_slots": 9, "stagger": True},
     }[name]
 
 
-@pytest.mark.parametrize("name", ["plain", "twin", "memory", "padded"])
+@pytest.mark.parametrize("name", ["plain", "twin", "forks", "memory", "padded"])
 @pytest.mark.parametrize("steps", [0, 50, 130])
 def test_resume_continues_the_same_stream(name: str, steps: int, tmp_path: Path) -> None:
     env = make_sb3_vec("easy", 6, seed=4, **options(name))

@@ -29,7 +29,9 @@ FEATURE_NAMES = {"resource": RESOURCE_FEATURES, "world": WORLD_FEATURES}
 def pick_device(device: Device) -> str:
     """ "cpu" or "cuda". Raises UserError if cuda is asked for and there is none."""
     if device is Device.cuda and not th.cuda.is_available():
-        raise UserError("device=cuda: this machine has no CUDA device (or torch is a CPU build); say device=auto or cpu")
+        raise UserError(
+            "device=cuda: this machine has no CUDA device (or torch is a CPU build); say device=auto or cpu"
+        )
     return "cuda" if device is not Device.cpu and th.cuda.is_available() else "cpu"
 
 
@@ -88,25 +90,32 @@ def model_class(config: PPOConfig) -> type[MaskablePPO]:
     return FastMaskablePPO if config.ppo.engine is Engine.fast else MaskablePPO
 
 
+def algorithm_arguments(config: PPOConfig) -> dict[str, Any]:
+    """Arguments of MaskablePPO that a resumed run may change."""
+    ppo = config.ppo
+    return {
+        "n_steps": ppo.n_steps,
+        "batch_size": ppo.batch_size,
+        "n_epochs": ppo.n_epochs,
+        "learning_rate": linear(ppo.learning_rate, ppo.learning_rate_final_fraction),
+        "gamma": ppo.gamma,
+        "gae_lambda": ppo.gae_lambda,
+        "ent_coef": ppo.ent_coef,
+        "clip_range": ppo.clip_range,
+        "clip_range_vf": ppo.clip_range_vf,
+        "vf_coef": ppo.vf_coef,
+        "max_grad_norm": ppo.max_grad_norm,
+        "target_kl": ppo.target_kl,
+    }
+
+
 def make_model(config: PPOConfig, worlds: CloudOpsSB3VecEnv) -> MaskablePPO:
     """A fresh model."""
-    ppo = config.ppo
     policy, policy_kwargs = policy_arguments(config)
     return model_class(config)(
         policy,
         worlds,
-        n_steps=ppo.n_steps,
-        batch_size=ppo.batch_size,
-        n_epochs=ppo.n_epochs,
-        learning_rate=linear(ppo.learning_rate, ppo.learning_rate_final_fraction),
-        gamma=ppo.gamma,
-        gae_lambda=ppo.gae_lambda,
-        ent_coef=ppo.ent_coef,
-        clip_range=ppo.clip_range,
-        clip_range_vf=ppo.clip_range_vf,
-        vf_coef=ppo.vf_coef,
-        max_grad_norm=ppo.max_grad_norm,
-        target_kl=ppo.target_kl,
+        **algorithm_arguments(config),
         policy_kwargs=policy_kwargs,
         device=pick_device(config.device),
         seed=config.seed,
@@ -115,9 +124,9 @@ def make_model(config: PPOConfig, worlds: CloudOpsSB3VecEnv) -> MaskablePPO:
 
 def shift_noop(model: MaskablePPO, by: float) -> None:
     """Add `by` to the logit of NOOP."""
-    policy = model.policy
+    policy: Any = model.policy
     with th.no_grad():
         if isinstance(policy, SetPolicy):
-            policy.mlp_extractor.noop.bias += by
+            policy.mlp_extractor.noop.bias += by  # type: ignore[operator, union-attr]
         else:
             policy.action_net.bias[-1] += by

@@ -11,7 +11,7 @@ from cloudrl.actions import N_OPS, OP_NAMES
 from cloudrl.config import PPOConfig
 from cloudrl.reward.bill import BILL_PARTS
 from cloudrl.reward.terms import TERM_NAMES
-from cloudrl.runs import Run, latest_checkpoint, save_json, write_card
+from cloudrl.runs import Run, latest_checkpoint, resume_command, save_json, write_card
 from cloudrl.scenarios.schema import Scenario
 from cloudrl.seeding import VALIDATION_SEEDS
 from envs.cloudops.sb3 import CloudOpsSB3VecEnv
@@ -59,6 +59,8 @@ def record_validation(model: MaskablePPO, run: Run, result: Validation) -> None:
     record("eval/mean_reward", result.reward)
     record("eval/deterministic_reward", float(result.deterministic.reward.mean()))
     record("eval/success_rate", result.win_rate)
+    for name in ("bill", "served", "violations", "cascades"):
+        record(f"eval/{name}", float(getattr(result.sampled, name).mean()))
     record("ops/win_rate", result.win_rate)
     record("ops/savings", result.savings)
     save_json(
@@ -79,6 +81,8 @@ def summary(episodes: Episodes) -> dict[str, Any]:
         "bill": float(episodes.bill.mean()),
         "win_rate": float(episodes.won.mean()),
         "served": float(episodes.served.mean()),
+        "violations": float(episodes.violations.mean()),
+        "cascades": float(episodes.cascades.mean()),
         **{part: float(values.mean()) for part, values in episodes.parts.items()},
     }
     if episodes.ops is not None:
@@ -88,11 +92,11 @@ def summary(episodes: Episodes) -> dict[str, Any]:
 
 def final_report(config: PPOConfig, run: Run, scenario: Scenario, model: MaskablePPO, progress: Progress) -> float:
     """Load the best policy, tune NOOP, print the table and write the card. Returns the sampled mean reward."""
-    best = latest_checkpoint(run.best)
+    steps, best = model.num_timesteps, latest_checkpoint(run.best)
     if best is not None:
         model = load_model(best, config, model.get_env())  # type: ignore[arg-type]
     tuner = Validator(config, scenario, config.evaluation.worlds)
-    offset = tuner.best_noop_offset(model, [-4.0, -2.0, -1.0, -0.5, 0.0, 0.5, 1.0, 2.0], deterministic=True)
+    offset = tuner.best_noop_offset(model, [0.0, 0.5, -0.5, 1.0, -1.0, 2.0, -2.0, -4.0], deterministic=True)
     judge = Validator(config, scenario, config.evaluation.final_worlds, VALIDATION_SEEDS.start)
     results = {name: judge.play(agent) for name, agent in baselines(scenario).items()}
     results["trained, sampled"] = judge.play(PolicyAgent(model.policy, deterministic=False))
@@ -108,10 +112,11 @@ def final_report(config: PPOConfig, run: Run, scenario: Scenario, model: Maskabl
     text = (
         f"{title}.\n\n{table.markdown(rows)}\n"
         f"Best action with {offset:+.1f} on the logit of NOOP, tuned on other validation worlds. "
-        f"{model.num_timesteps:,} steps in all, {progress.seconds:.0f} s of processor time.\n\n"
+        f"The policy of step {model.num_timesteps:,}, the best of {steps:,} steps "
+        f"and {progress.seconds:.0f} s of processor time.\n\n"
         "Limits: trained on this scenario's worlds and prices; memory was off in these episodes.\n"
     )
     write_card(run, text)
     print(f"\nrun folder   {run.path}\ncurves       tensorboard --logdir {run.path.parent.parent}\n"
-          f"go on        python -m trainers.ppo resume={run.path} ppo.total_timesteps=...")  # fmt: skip
+          f"go on        {resume_command(run, 'ppo')} ppo.total_timesteps=...")  # fmt: skip
     return float(sampled.reward.mean())

@@ -1,13 +1,14 @@
 """Warm start of the actor: regress the worth of actions, measured by forks, before PPO begins.
 
 Needs persist in this world: an act that is due saves two dollars whether it comes now or in ten minutes, and a
-policy gradient from scratch cannot see two dollars in a day's noise: it learns to do nothing (docs/results). A fork
-can: the same world with and without the act, on the same luck. For sampled states and candidate actions a
+policy gradient from scratch cannot see two dollars in a day's noise: it learns to do nothing. A fork can: the same
+world with and without the act, on the same luck. For sampled states and candidate actions a
 
     worth(s, a) = reward of the episode (a now, nothing after) - reward of the episode (nothing)
 
-is regressed by the actor's own logits,  logit(a) - logit(NOOP) = sharpness worth(s, a),  so that the softmax policy
-prefers what is worth more, and acts where something is worth it. No demonstration, no runbook: only the world.
+is regressed by the actor's own logits,  logit(a) - logit(NOOP) = sharpness worth(s, a),  so that the softmax
+policy prefers what is worth more, and acts where something is worth it. No demonstration, no runbook: only the
+world.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from collections.abc import Callable
 import numpy as np
 import torch as th
 from sb3_contrib import MaskablePPO
+from sb3_contrib.common.maskable.policies import MaskableActorCriticPolicy
 
 from cloudrl.config import WarmStart
 from cloudrl.policies.lookahead import Lookahead
@@ -73,9 +75,9 @@ def warm_start(
         tick += 1
 
 
-def _logits(policy: th.nn.Module, observations: np.ndarray) -> np.ndarray:
+def _logits(policy: MaskableActorCriticPolicy, observations: np.ndarray) -> np.ndarray:
     with th.no_grad():
-        return action_logits_and_values(policy, th.from_numpy(observations))[0].numpy()
+        return action_logits_and_values(policy, th.from_numpy(observations).to(policy.device))[0].cpu().numpy()
 
 
 def _candidates(logits: np.ndarray, masks: np.ndarray, k: int, rng: np.random.Generator) -> np.ndarray:
@@ -107,7 +109,7 @@ def _behave(logits: np.ndarray, masks: np.ndarray, done: float, rng: np.random.G
 
 
 def _update(
-    policy: th.nn.Module,
+    policy: MaskableActorCriticPolicy,
     optimizer: th.optim.Optimizer,
     batches: list[tuple[th.Tensor, th.Tensor, th.Tensor]],
     sharpness: float,
@@ -115,7 +117,7 @@ def _update(
 ) -> float:
     """One gradient step on a few batches of labels. Returns the loss."""
     picked = [batches[i] for i in rng.integers(0, len(batches), _BATCHES_PER_UPDATE)]
-    observations, candidates, worth = (th.cat(part) for part in zip(*picked, strict=True))
+    observations, candidates, worth = (th.cat(part).to(policy.device) for part in zip(*picked, strict=True))
     logits, _ = policy_outputs(policy, policy_inputs(policy, observations))
     predicted = (logits.gather(1, candidates) - logits[:, -1:]) / sharpness
     known = ~th.isnan(worth)
