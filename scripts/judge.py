@@ -4,9 +4,9 @@
     python scripts/judge.py runs/ppo/<a> --scenario scaled-30 --split validation
     python scripts/judge.py runs/ppo/<a> --scenario online_boutique
 
-Splits: `test` has seeds from 20,000 and shapes that no training world has; `validation` seeds from 10,000. For each
-run the sampled policy and the best action (NOOP tuned on other validation worlds, as stored by the run) are played.
-Writes <out>.md and <out>.json; prints the tables.
+Splits: `test` has seeds from 20,000 and shapes that no training world has; `validation` seeds from 10,000. For
+each run the sampled policy and the best action (NOOP tuned on other validation worlds, as stored by the run) are
+played. Writes <out>.md and <out>.json; prints the tables.
 """
 
 from __future__ import annotations

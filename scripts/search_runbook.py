@@ -1,6 +1,8 @@
 """Search the best static runbook of a suite on training worlds and store it in cloudrl/policies/runbooks.yaml.
 
     python scripts/search_runbook.py easy medium hard quiet --seconds 300
+
+The suites that are not named keep what the file holds.
 """
 
 from __future__ import annotations
