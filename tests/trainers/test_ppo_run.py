@@ -44,6 +44,7 @@ from tests.trainers.short_runs import (
 from trainers import ppo
 from trainers.common.build import FEATURE_NAMES
 from trainers.common.fast_ppo import FastMaskablePPO
+from trainers.common.interrupt import Interrupt
 from trainers.common.logs import LAYOUT, CsvRows
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -420,6 +421,31 @@ def test_ctrl_c_saves_and_exits_130(phase: str, command, shared: Path, tmp_path:
     code, _, err = command(f"resume={run.path}", f"runs_dir={tmp_path / 'runs'}")
     assert code == 0
     assert differences(final_state(made[1]), whole_run("fast", shared)) == []
+
+
+@POSIX
+def test_ctrl_c_at_the_final_table_loses_nothing(command, tmp_path: Path, monkeypatch) -> None:
+    def pressing(*_: Any) -> float:
+        os.kill(os.getpid(), signal.SIGINT)
+        return 0.0
+
+    monkeypatch.setattr(ppo, "final_report", pressing)
+    code, _, err = command(*arguments(tmp_path, f"ppo.total_timesteps={ROLLOUT}", "warm_start.states=0"))
+    assert code == 130 and err == "cloudrl: interrupted\n"
+    check_files(runs_in(tmp_path)[0], ROLLOUT)
+
+
+@POSIX
+def test_a_second_ctrl_c_does_not_wait() -> None:
+    before = signal.getsignal(signal.SIGINT)
+    with pytest.raises(KeyboardInterrupt), Interrupt() as interrupt:
+        os.kill(os.getpid(), signal.SIGINT)
+        assert interrupt.asked
+        os.kill(os.getpid(), signal.SIGINT)
+        pytest.fail("the second one was not heard")
+    assert signal.getsignal(signal.SIGINT) is before
+    with pytest.raises(KeyboardInterrupt), Interrupt():
+        os.kill(os.getpid(), signal.SIGINT)  # never checked: heard at the end
 
 
 @POSIX
