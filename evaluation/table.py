@@ -53,7 +53,7 @@ def _cell(key: str, value: Interval, digits: int) -> str:
 def terminal(table_rows: list[Row], title: str) -> Table:
     """A rich table; ± is half the 95 % interval."""
     table = Table(title=title, title_justify="left", title_style="bold")
-    table.add_column("agent")
+    table.add_column("agent", no_wrap=True)
     for _, heading, _ in _COLUMNS:
         table.add_column(heading, justify="right", no_wrap=True)
     for row in table_rows:
@@ -66,7 +66,7 @@ def show(table_rows: list[Row], title: str) -> None:
     """Print the table; 100 columns where the output is no terminal."""
     console = Console()
     if not console.is_terminal:
-        console = Console(width=110)
+        console = Console(width=120)
     console.print(terminal(table_rows, title))
 
 
