@@ -260,7 +260,8 @@ def draw_curves(axes: Any, data: dict[str, Any]) -> None:
     above = np.inf
     for name, level in sorted(levels.items(), key=lambda item: -item[1]):
         axes.axhline(level, color=FAINT, lw=1.4, ls=(0, (5, 3)), zorder=1)
-        below = above - level < margin  # no room above the line: write under it
+        near = [above, *(v for line in data["curves"] for v in line["sampled"])]
+        below = any(level <= v < level + margin for v in near)  # no room above the line: write under it
         axes.annotate(
             level_name(name), (right, level), (-2, -4 if below else 4), textcoords="offset points",
             ha="right", va="top" if below else "bottom", color=FAINT, fontsize=11,
@@ -272,6 +273,12 @@ def draw_curves(axes: Any, data: dict[str, Any]) -> None:
         top = {"xycoords": ("data", "axes fraction"), "va": "top", "fontsize": 11, "color": INK}
         axes.annotate("warm start", (left / 2, 0.98), ha="center", **top)
         axes.annotate("PPO", (right / 2, 0.98), ha="center", **top)
+        lowest = min(line["warm_start"]["sampled"][-1] for line in data["curves"])
+        axes.annotate(
+            "NOOP's logit is set", (0, lowest), (10, -34),
+            textcoords="offset points", fontsize=10.5, color=INK,
+            arrowprops={"arrowstyle": "-", "color": FAINT, "lw": 1, "shrinkB": 4},
+        )  # fmt: skip
     axes.annotate(
         f"random play: {data['levels']['random']:.0f}, far below".replace("-", "\N{MINUS SIGN}"),
         (0.99, 0.02), xycoords="axes fraction", ha="right", color=FAINT, fontsize=10.5,
