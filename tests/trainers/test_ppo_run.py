@@ -464,7 +464,7 @@ def test_sigkill_at_random_moments(tmp_path: Path) -> None:
         )  # fmt: skip
         assert process.stdout is not None
         if last:
-            out, err = process.communicate(timeout=120)
+            out, err = process.communicate(timeout=600)
             assert (process.returncode, err) == (0, "")
             assert "trained, sampled" in out
             break
