@@ -7,6 +7,9 @@ what it found.
 
 from __future__ import annotations
 
+import os
+from concurrent.futures import ThreadPoolExecutor
+
 import numpy as np
 
 from cloudrl import engine
@@ -59,23 +62,44 @@ def fork_values(  # type: ignore[no-untyped-def]
             )
 
 
-class Lookahead:
-    """Worth of candidate actions in the worlds of one simulator. Forks never write to the immune memory."""
+class _Desk:
+    """Work space of one thread."""
 
     def __init__(self, sim: Simulator) -> None:
+        self.aside = State.empty(1, sim.n_slots, sim.state.edges.shape[1])
+        self.scratch = engine.Scratch(*(array.copy() for array in sim.scratch))
+        self.observation = np.zeros(sim.observations.shape[1], np.float32)
+        self.mask = np.zeros(sim.n_actions, np.bool_)
+
+
+class Lookahead:
+    """Worth of candidate actions in the worlds of one simulator. Forks never write to the immune memory.
+
+    The worlds are shared out among threads (the kernel holds no lock, no world looks at another): the values do
+    not depend on their number.
+    """
+
+    def __init__(self, sim: Simulator, threads: int = 2) -> None:
         self.sim = sim
         self._rules = sim.rules._replace(memory_write=False)
-        self._aside = State.empty(1, sim.n_slots, sim.state.edges.shape[1])
-        self._observation = np.zeros(sim.observations.shape[1], np.float32)
-        self._mask = np.zeros(sim.n_actions, np.bool_)
+        self._desks = [_Desk(sim) for _ in range(max(1, min(threads, os.cpu_count() or 1)))]
+        self._pool = ThreadPoolExecutor(len(self._desks))
 
     def values(self, which: np.ndarray, candidates: np.ndarray, tail: ScriptedPolicy) -> np.ndarray:
         """Episode rewards (K, C) of `candidates` (K, C) in the worlds `which` (K,), followed by `tail`."""
         out = np.empty(candidates.shape)
-        fork_values(
-            self._rules, self.sim.tables, self.sim.state, which, np.ascontiguousarray(candidates), self._aside,
-            self.sim.scratch, self._observation, self._mask, tail.kind, tail.argument, tail.settings, out,
-        )  # fmt: skip
+        cuts = np.linspace(0, len(which), len(self._desks) + 1).astype(int)
+
+        def play(desk: _Desk, start: int, stop: int) -> None:
+            fork_values(
+                self._rules, self.sim.tables, self.sim.state,
+                which[start:stop], np.ascontiguousarray(candidates[start:stop]),
+                desk.aside, desk.scratch, desk.observation, desk.mask,
+                tail.kind, tail.argument, tail.settings, out[start:stop],
+            )  # fmt: skip
+
+        for done in [self._pool.submit(play, d, cuts[k], cuts[k + 1]) for k, d in enumerate(self._desks)]:
+            done.result()
         return out
 
     def worth(self, candidates: np.ndarray) -> np.ndarray:
