@@ -1,7 +1,8 @@
 """Exposure to attack. The hazard is billed as an insurance premium (hazard x loss); the breach itself is an event.
 
 Billing the expected loss keeps the mean and needs fewer worlds for the same interval (docs/calibration.md), and no
-planner is paid for foreseeing dice. The breach still hurts: isolation takes the resource down, and the episode is not won.
+planner is paid for foreseeing dice. The breach still hurts: isolation takes the resource down, and with it often
+the budget of a win goes.
 """
 
 from __future__ import annotations

@@ -107,7 +107,7 @@ def final_report(config: PPOConfig, run: Run, scenario: Scenario, model: Maskabl
     table.show(rows, title)
     hand, sampled = results["handwritten"], results["trained, sampled"]
     gain = paired(hand.bill, sampled.bill)
-    print(f"Against the hand-written runbook, world by world: the sampled policy saves $ {gain} (below 0: it costs more).")
+    print(f"Against the hand-written runbook, world by world: sampled play saves $ {gain} (below 0: costs more).")
     save_json(run.eval / "final.json", {"rows": table.plain(rows), "noop_offset": offset, "seeds": seeds})
     text = (
         f"{title}.\n\n{table.markdown(rows)}\n"
