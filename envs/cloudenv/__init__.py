@@ -1,0 +1,1 @@
+"""CloudEnv: repair tasks on an emulated AWS."""

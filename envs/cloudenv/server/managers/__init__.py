@@ -1,0 +1,1 @@
+"""Tasks, episodes and the engines that build, corrupt and grade them."""

@@ -1,0 +1,1 @@
+"""AWS: the backend that answers calls, and one declarative description per service."""
