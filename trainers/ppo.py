@@ -166,11 +166,14 @@ class Trainer:
         finally:
             bar.close()
         offsets = [settings.sharpness * ticks for ticks in settings.noop_offsets]
-        build.shift_noop(model, self.validator.best_noop_offset(model, offsets, deterministic=False))
+        ruler = self._validator(stage=-1)
+        build.shift_noop(model, ruler.best_noop_offset(model, offsets, deterministic=False))
 
     # ------------------------------------------------------------------ validation and stages
-    def _validator(self) -> Validator:
-        return Validator(self.config, self.scenarios[self.curriculum.stage], self.config.evaluation.worlds)
+    def _validator(self, stage: int | None = None) -> Validator:
+        """Validation worlds of a stage; None = the present one."""
+        scenario = self.scenarios[self.curriculum.stage if stage is None else stage]
+        return Validator(self.config, scenario, self.config.evaluation.worlds)
 
     def _validate(self) -> None:
         model, progress = self.model, self.progress

@@ -14,6 +14,7 @@ world.
 from __future__ import annotations
 
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import torch as th
@@ -46,33 +47,35 @@ def warm_start(
     n, tick = sim.n_worlds, 0
     sim.reset(rng.integers(TRAIN_SEEDS.start, TRAIN_SEEDS.stop, n))
     states = 0
-    while states < settings.states:
-        done = states / settings.states
-        if sim.done.any():
-            sim.reset(rng.integers(TRAIN_SEEDS.start, TRAIN_SEEDS.stop, n))
-        logits = _logits(policy, sim.observations)
-        if tick % settings.every == 0:
-            candidates = _candidates(logits, sim.masks, settings.candidates, rng)
-            worth = np.clip(ahead.worth(candidates), -_CLIP, _CLIP)
-            worth[candidates == sim.noop] = np.nan  # fewer actions than candidates: the rest is filled with NOOP
-            batches.append(
-                (
-                    th.from_numpy(sim.observations.copy()),
-                    th.from_numpy(candidates),
-                    th.from_numpy(worth.astype(np.float32)),
+    with ThreadPoolExecutor(1) as forks:
+        while states < settings.states:
+            done = states / settings.states
+            if sim.done.any():
+                sim.reset(rng.integers(TRAIN_SEEDS.start, TRAIN_SEEDS.stop, n))
+            logits = _logits(policy, sim.observations)
+            if tick % settings.every == 0:
+                candidates = _candidates(logits, sim.masks, settings.candidates, rng)
+                measured = forks.submit(ahead.worth, candidates)  # while the actor learns from the labels so far
+                loss = 0.0
+                if len(batches) >= _BATCHES_PER_UPDATE:
+                    for group in optimizer.param_groups:
+                        group["lr"] = settings.learning_rate * max(0.05, 1.0 - done)
+                    for _ in range(settings.updates):
+                        loss = _update(policy, optimizer, batches, settings.sharpness, rng)
+                worth = np.clip(measured.result(), -_CLIP, _CLIP)
+                worth[candidates == sim.noop] = np.nan  # fewer actions than candidates: filled up with NOOP
+                batches.append(
+                    (
+                        th.from_numpy(sim.observations.copy()),
+                        th.from_numpy(candidates),
+                        th.from_numpy(worth.astype(np.float32)),
+                    )
                 )
-            )
-            batches = batches[-_RECENT:]
-            states += n
-            loss = 0.0
-            if len(batches) >= _BATCHES_PER_UPDATE:
-                for group in optimizer.param_groups:
-                    group["lr"] = settings.learning_rate * max(0.05, 1.0 - done)
-                for _ in range(settings.updates):
-                    loss = _update(policy, optimizer, batches, settings.sharpness, rng)
-            progress(states, {"warm_start/loss": loss, "warm_start/worth": float(np.nanmean(np.abs(worth)))})
-        sim.step(_behave(logits, sim.masks, done, rng))
-        tick += 1
+                batches = batches[-_RECENT:]
+                states += n
+                progress(states, {"warm_start/loss": loss, "warm_start/worth": float(np.nanmean(np.abs(worth)))})
+            sim.step(_behave(logits, sim.masks, done, rng))
+            tick += 1
 
 
 def _logits(policy: MaskableActorCriticPolicy, observations: np.ndarray) -> np.ndarray:
