@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Protocol
 
 import numpy as np
 
@@ -16,14 +15,7 @@ from cloudrl.reward.weights import RewardWeights
 from cloudrl.safety.config import SafetyConfig
 from cloudrl.scenarios.schema import Scenario
 from cloudrl.simulator import Simulator
-
-
-class Agent(Protocol):
-    """Anything that maps what it sees to actions."""
-
-    def act(self, observations: np.ndarray, masks: np.ndarray, keys: np.ndarray, tick: int) -> np.ndarray:
-        """Flat actions (B,) for observations (B, D), masks (B, A), world keys (B,) and the tick."""
-        ...
+from evaluation.agents.agent import Agent, Clairvoyant, checked, own_luck, view_of
 
 
 @dataclass(frozen=True)
@@ -47,7 +39,7 @@ class Episodes:
 
 
 def play_episodes(
-    agent: Agent | ScriptedPolicy,
+    agent: Agent | Clairvoyant | ScriptedPolicy,
     scenario: Scenario,
     seeds: Sequence[int] | np.ndarray,
     *,
@@ -57,7 +49,14 @@ def play_episodes(
     n_slots: int | None = None,
     on_tick: Callable[[Simulator], None] | None = None,
 ) -> Episodes:
-    """Play one episode per seed. `memory` is read only: everybody meets the same one."""
+    """Play one episode per seed. `memory` is read only: everybody meets the same one.
+
+    An agent gets views, a scripted policy is called directly (it is a pure function of what is seen), and only a
+    clairvoyant agent is handed the simulator.
+
+    Raises:
+        ValueError: the agent returned something that is no array of B whole numbers.
+    """
     seeds = np.asarray(seeds, np.int64)
     sim = Simulator(scenario, len(seeds), reward=reward, safety=safety, memory=memory, n_slots=n_slots)
     sim.rules = sim.rules._replace(memory_write=False)
@@ -65,16 +64,33 @@ def play_episodes(
     if isinstance(agent, ScriptedPolicy) and on_tick is None:
         play(sim, agent)
         return _episodes(sim, seeds, None)
-    keys = sim.state.worlds["key"].copy()
+    choose = _chooser(agent, sim, seeds)
     ops = np.zeros((len(seeds), N_OPS + 1), np.int64)
     rows = np.arange(len(seeds))
     for tick in range(sim.ticks):
-        sim.step(agent.act(sim.observations, sim.masks, keys, tick))
+        sim.step(checked(choose(tick), len(seeds)))
         executed = sim.state.worlds["executed"]
         ops[rows, np.where(executed == sim.noop, NOOP, executed % N_OPS)] += 1
         if on_tick is not None:
             on_tick(sim)
     return _episodes(sim, seeds, ops)
+
+
+def _chooser(
+    agent: Agent | Clairvoyant | ScriptedPolicy, sim: Simulator, seeds: np.ndarray
+) -> Callable[[int], np.ndarray]:
+    """The agent's actions at a tick."""
+    if isinstance(agent, ScriptedPolicy):
+        keys = sim.state.worlds["key"].copy()
+        return lambda tick: agent.act(sim.observations, sim.masks, keys, tick)
+    if isinstance(agent, Clairvoyant):
+        plan = agent.foresee(sim)
+        return lambda tick: plan[tick]
+    luck = own_luck(seeds)
+    begin = getattr(agent, "begin", None)
+    if begin is not None:
+        begin(view_of(sim, luck))
+    return lambda tick: agent.act(view_of(sim, luck))
 
 
 def _episodes(sim: Simulator, seeds: np.ndarray, ops: np.ndarray | None) -> Episodes:

@@ -10,6 +10,7 @@ import torch as th
 from numpy.typing import ArrayLike, NDArray
 from sb3_contrib.common.maskable.policies import MaskableActorCriticPolicy
 
+from evaluation.agents.agent import View
 from evaluation.agents.networks import action_logits_and_values
 from evaluation.agents.policy_files import FeatureNames, load_policy, save_policy
 from evaluation.agents.sampling import argmax_masked, sample_masked
@@ -24,7 +25,7 @@ class PolicyAgent:
     """Acts in any number of worlds at once.
 
     The network always sees `block` rows, the missing ones zero, so that what it says about a world is
-    bit for bit the same alone and among others. Sampled actions are drawn from the world's key and tick.
+    bit for bit the same alone and among others. Sampled actions are drawn from the agent's own luck and the tick.
 
     :param policy: the network
     :param deterministic: the best valid action; otherwise a draw from the policy
@@ -39,7 +40,9 @@ class PolicyAgent:
         deterministic: bool = True,
         noop_offset: float = 0.0,
         block: int = BLOCK,
+        name: str = "policy",
     ) -> None:
+        self.name = name
         self.policy = policy
         self.deterministic = deterministic
         self.noop_offset = noop_offset
@@ -68,7 +71,11 @@ class PolicyAgent:
         agent.description = description
         return agent
 
-    def act(
+    def act(self, view: View) -> NDArray[np.int64]:
+        """One action per world, (B,)."""
+        return self.choose(view.observations, view.masks, view.luck, view.tick)
+
+    def choose(
         self,
         observations: NDArray[np.float32],
         masks: NDArray[np.bool_],
@@ -79,7 +86,7 @@ class PolicyAgent:
 
         :param observations: (B, D)
         :param masks: (B, A), True for a valid action
-        :param keys: (B,), the worlds' keys
+        :param keys: (B,), of the draws
         :param tick: one for all worlds, or (B,)
         """
         n_worlds = len(observations)

@@ -123,7 +123,7 @@ def test_trained_at_12_runs_at_30() -> None:
     large.load_state_dict(small.state_dict())
     obs, masks, keys = worlds(5, 30)
     np.testing.assert_array_equal(outputs(small, obs)[0], outputs(large, obs)[0])
-    actions = PolicyAgent(small).act(obs, masks, keys, 0)
+    actions = PolicyAgent(small).choose(obs, masks, keys, 0)
     assert masks[np.arange(5), actions].all()
 
 
@@ -177,13 +177,15 @@ def test_choices_do_not_depend_on_the_batch(kind: str, deterministic: bool) -> N
     agent = PolicyAgent(make_policy(kind), deterministic=deterministic)
     obs, masks, keys = worlds(n)
     ticks = np.arange(n) % 7
-    together = agent.act(obs, masks, keys, ticks)
+    together = agent.choose(obs, masks, keys, ticks)
     assert masks[np.arange(n), together].all()
     order = np.random.default_rng(0).permutation(n)
-    np.testing.assert_array_equal(agent.act(obs[order], masks[order], keys[order], ticks[order]), together[order])
+    np.testing.assert_array_equal(
+        agent.choose(obs[order], masks[order], keys[order], ticks[order]), together[order]
+    )
     for i in range(0, n, 97):
         alone = slice(i, i + 1)
-        assert agent.act(obs[alone], masks[alone], keys[alone], int(ticks[i])) == together[i]
+        assert agent.choose(obs[alone], masks[alone], keys[alone], int(ticks[i])) == together[i]
 
 
 @pytest.mark.parametrize("kind", POLICIES)
@@ -201,17 +203,17 @@ def test_logits_are_bit_identical_alone_and_among_others(kind: str) -> None:
 def test_sampled_choices_change_with_tick_and_key() -> None:
     agent = PolicyAgent(make_policy(), deterministic=False)
     obs, masks, keys = worlds(200)
-    first = agent.act(obs, masks, keys, 0)
-    assert (first != agent.act(obs, masks, keys, 1)).any()
-    assert (first != agent.act(obs, masks, keys + np.uint64(1), 0)).any()
-    np.testing.assert_array_equal(first, agent.act(obs, masks, keys, np.zeros(200, int)))
+    first = agent.choose(obs, masks, keys, 0)
+    assert (first != agent.choose(obs, masks, keys, 1)).any()
+    assert (first != agent.choose(obs, masks, keys + np.uint64(1), 0)).any()
+    np.testing.assert_array_equal(first, agent.choose(obs, masks, keys, np.zeros(200, int)))
 
 
 def test_noop_offset_shifts_deterministic_choices() -> None:
     policy, (obs, masks, keys) = make_policy(), worlds(50)
     noop = masks.shape[1] - 1
-    assert (PolicyAgent(policy, noop_offset=100.0).act(obs, masks, keys, 0) == noop).all()
-    never = PolicyAgent(policy, noop_offset=-100.0).act(obs, masks, keys, 0)
+    assert (PolicyAgent(policy, noop_offset=100.0).choose(obs, masks, keys, 0) == noop).all()
+    never = PolicyAgent(policy, noop_offset=-100.0).choose(obs, masks, keys, 0)
     assert ((never != noop) | (masks[:, :-1].sum(1) == 0)).all()
 
 
@@ -220,7 +222,7 @@ def test_world_without_valid_action_is_an_error() -> None:
     masks[290] = False
     for deterministic in (True, False):
         with pytest.raises(ValueError, match="world 290"):
-            PolicyAgent(make_policy(), deterministic=deterministic).act(obs, masks, keys, 0)
+            PolicyAgent(make_policy(), deterministic=deterministic).choose(obs, masks, keys, 0)
 
 
 @pytest.mark.parametrize("kind", POLICIES)
@@ -232,7 +234,7 @@ def test_saved_policy_acts_the_same(kind: str, tmp_path: Path) -> None:
     assert th.equal(th.random.get_rng_state(), before)
     expected = PolicyAgent(policy, deterministic=False)
     np.testing.assert_array_equal(agent._logits(obs[:256]), expected._logits(obs[:256]))
-    np.testing.assert_array_equal(agent.act(obs, masks, keys, 3), expected.act(obs, masks, keys, 3))
+    np.testing.assert_array_equal(agent.choose(obs, masks, keys, 3), expected.choose(obs, masks, keys, 3))
     assert agent.description["notes"] == {"steps": 10}
     assert sorted(p.name for p in (tmp_path / "p").iterdir()) == ["model.safetensors", "policy.json"]
 

@@ -14,7 +14,8 @@ from cloudrl.policies import scripted
 from cloudrl.reward.bill import bill
 from cloudrl.scenarios.schema import Scenario
 from cloudrl.simulator import Simulator
-from evaluation.rollout import Agent, Episodes, play_episodes
+from evaluation.agents.agent import Agent, View
+from evaluation.rollout import Episodes, play_episodes
 
 SEEDS = np.array([10_003, 10_050, 10_001, 10_777])
 POLICIES = [scripted.noop(), scripted.random(), scripted.handwritten(), *scripted.single_objectives()]
@@ -29,7 +30,10 @@ class Wrapped:
     """A scripted policy that is not recognised as one."""
 
     def __init__(self, policy: scripted.ScriptedPolicy) -> None:
-        self.act = policy.act
+        self.name, self.policy = "wrapped", policy
+
+    def act(self, view: View) -> np.ndarray:
+        return self.policy.act(view.observations, view.masks, view.luck, view.tick)
 
 
 def same(a: Episodes, b: Episodes) -> None:
@@ -45,10 +49,15 @@ def same(a: Episodes, b: Episodes) -> None:
 @pytest.mark.parametrize("mode", ["enforce", "observe"])
 def test_both_paths_play_the_same_episodes(policy: scripted.ScriptedPolicy, mode: str, scenario: Scenario) -> None:
     safety = SafetyConfig(mode=type(SafetyConfig().mode)(mode))
-    agent: Agent = Wrapped(policy)  # type: ignore[assignment]
-    steps = play_episodes(agent, scenario, SEEDS, safety=safety)
+    steps = play_episodes(policy, scenario, SEEDS, safety=safety, on_tick=lambda sim: None)
     same(play_episodes(policy, scenario, SEEDS, safety=safety), steps)
     assert steps.ops is not None and (steps.ops.sum(axis=1) == 60).all()
+
+
+def test_an_agent_sees_what_a_policy_sees(scenario: Scenario) -> None:
+    policy = scripted.handwritten()
+    agent: Agent = Wrapped(policy)
+    same(play_episodes(policy, scenario, SEEDS), play_episodes(agent, scenario, SEEDS))
 
 
 def test_figures_are_those_of_a_simulator_stepped_by_hand(scenario: Scenario) -> None:

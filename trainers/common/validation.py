@@ -12,8 +12,9 @@ from cloudrl.config import PPOConfig
 from cloudrl.policies import scripted
 from cloudrl.scenarios.schema import Scenario
 from cloudrl.seeding import VALIDATION_SEEDS
+from evaluation.agents.agent import Agent
 from evaluation.agents.policy_agent import PolicyAgent
-from evaluation.rollout import Agent, Episodes, play_episodes
+from evaluation.rollout import Episodes, play_episodes
 
 TUNING_START = VALIDATION_SEEDS.start + 5_000
 """Worlds on which checkpoints are compared and NOOP is tuned; the final table uses others."""
