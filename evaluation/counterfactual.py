@@ -1,4 +1,4 @@
-"""What each decision of an episode was worth: the bill of the world without it minus the bill of the world with it.
+"""What each decision of an episode was worth: the bill of the world without it minus that of the world with it.
 
 The twin of a decision is the same world up to its tick, then NOOP in its place, then every later action of the
 episode as it was, on the same luck. An action that the twin's safety layer finds impossible or forbidden is NOOP
@@ -6,7 +6,7 @@ there, as it would be in any episode. So every decision has one number: dollars 
 were lost by it.
 
 The numbers do not add up to what the episode saved against doing nothing. An ANALYZE and the PATCH that it made
-possible are each worth what the pair is worth; of two acts that each would have done alone, both are worth nothing.
+possible are each worth what the pair is worth; of two acts of which one would have done, both are worth nothing.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ import numpy as np
 
 from cloudrl import engine
 from cloudrl.actions import N_OPS
+from cloudrl.copies import spread
 from cloudrl.jit import kernel
 from cloudrl.reward.bill import BILL_PARTS, bill
 from cloudrl.simulator import Simulator
@@ -33,15 +34,6 @@ def act(rules, tables, one, b, action, scratch):  # type: ignore[no-untyped-def]
     if action != resources.shape[0] * N_OPS:
         engine.refresh(rules, tables, w, groups, resources, edges, scratch)
     engine.step_world(rules, tables, w, groups, resources, edges, one.pending[b], action, scratch)
-
-
-@kernel
-def copy_world(source, b, target):  # type: ignore[no-untyped-def]
-    target.worlds[0] = source.worlds[b]
-    target.groups[0] = source.groups[b]
-    target.resources[0] = source.resources[b]
-    target.edges[0] = source.edges[b]
-    target.pending[0] = source.pending[b]
 
 
 @kernel
@@ -61,7 +53,7 @@ def twins(  # type: ignore[no-untyped-def]
             t = w.tick
             before = w.disruptions
             if actions[b, t] != noop:
-                copy_world(state, b, aside)
+                spread(state, b, aside, 0, 1)
             act(rules, tables, state, b, actions[b, t], scratch)
             disrupted[b, t] = w.disruptions > before
             if actions[b, t] == noop or (disruptive_only and not disrupted[b, t]):
