@@ -49,7 +49,7 @@ METRICS = {
     "max_blast": Metric("share", "largest share of the traffic's weight that a cascade took down", "low"),
     "operations": Metric("count", "operations carried out, NOOP aside"),
     "disruptions": Metric("count", "of them, those that disturbed traffic: not on crashed or idle machines"),
-    "unnecessary": Metric("count", "disruptions whose twin world, which lacks just this one, is no worse off", "low"),
+    "unnecessary": Metric("count", "disruptions without which the world had been no worse off", "low"),
     "diversity": Metric("0 to 1", "entropy of the operations carried out / log 12; 0 with none"),
     "vetoed": Metric("count", "actions asked for that the safety layer forbade", "low"),
     "invalid": Metric("count", "actions asked for that made no sense", "low"),
@@ -67,8 +67,8 @@ REJECTED = "rejected_"
 """Prefix of the counts of rejected replies: rejected_not_json, rejected_unknown_action, ..."""
 
 _COUNTED = (
-    "exposure_hours", "breaches", "breach_realised", "crashes", "cascades", "max_blast", "operations", "disruptions",
-    "vetoed", "invalid", "violations", "data_losses",
+    "exposure_hours", "breaches", "breach_realised", "crashes", "cascades", "max_blast", "operations",
+    "disruptions", "vetoed", "invalid", "violations", "data_losses",
 )  # fmt: skip
 
 
@@ -165,8 +165,6 @@ def gate_values(metrics: dict[str, np.ndarray], ticks: int) -> dict[str, np.ndar
         out["rejections"] = (metrics["vetoed"] + metrics["invalid"]) / ticks
     if "unnecessary" in metrics and "disruptions" in metrics:
         out["unnecessary_share"] = metrics["unnecessary"] / np.maximum(metrics["disruptions"], 1)
-            disruptions > 0, metrics["unnecessary"] / np.maximum(disruptions, 1), 0.0
-        )
     return out
 
 
