@@ -24,7 +24,7 @@ $(VENV)/.installed: $(INPUTS) | $(BIN)/python
 	@touch $@
 
 $(VENV)/.installed-dev: $(INPUTS) | $(BIN)/python
-	$(PIP) install --quiet -e '.[dev]' -c constraints.txt
+	$(PIP) install --quiet -e '.[dev,cloudenv]' -c constraints.txt
 	@touch $(VENV)/.installed $@
 
 install: $(VENV)/.installed  ## the virtual environment .venv with the package in it
@@ -36,9 +36,11 @@ train: $(VENV)/.installed  ## train PPO on the easy curriculum and print the sco
 
 test: $(VENV)/.installed-dev  ## the tests at reduced sizes (under 15 minutes on two cores)
 	$(BIN)/python -m pytest -q -n 2
+	$(BIN)/python -m pytest -q -n 2 envs/cloudenv/tests
 
 test-full: $(VENV)/.installed-dev  ## the tests at the sizes that the project promises (long)
 	CLOUDRL_FULL=1 $(BIN)/python -m pytest -q -n 2
+	CLOUDRL_FULL=1 $(BIN)/python -m pytest -q -n 2 envs/cloudenv/tests
 
 lint: $(VENV)/.installed-dev  ## style, format and types
 	$(BIN)/ruff check .
