@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 
 from cloudrl.actions import N_OPS, NOOP
-from cloudrl.dynamics import load
+from cloudrl.dynamics import failures, load
 from cloudrl.dynamics.tick import tick
 from cloudrl.jit import kernel
 from cloudrl.measurements import draw_cvss, draw_epss, never_analyzed, vulnerability_rate
@@ -21,9 +21,19 @@ from cloudrl.reward.terms import reward
 from cloudrl.safety.layer import ANTIBODY, N_RULES, broken_rules, judge, verdict, write_mask
 from cloudrl.scenarios.generator import LEAK_CLASSES, poisson, populate
 from cloudrl.seeding import BELIEF, mix, stream, uniform
-from cloudrl.types import ADMISSIBLE, CRASHED, DELETED, INVALID, QUEUE, VETOED
+from cloudrl.types import (
+    ADMISSIBLE,
+    BREACH_INCIDENT,
+    CRASHED,
+    DELETED,
+    INVALID,
+    OVERLOAD_INCIDENT,
+    QUEUE,
+    VETOED,
+)
 
 ENFORCE, OBSERVE, OFF = range(3)
+_WORLDS_OWN = 1_000_000  # in place of a resource: draws of the world itself
 
 
 class Rules(NamedTuple):
@@ -186,26 +196,35 @@ def explain(rules, tables, state, b, slot, scratch):  # type: ignore[no-untyped-
 
 
 @kernel
-def resample(p, w, resources, salt):  # type: ignore[no-untyped-def]
+def resample(p, w, resources, key):  # type: ignore[no-untyped-def]
     """Replace what an agent cannot know by a draw from what it can: future luck and hidden state.
 
     Planners get forks only through this: new random streams; hidden vulnerabilities and unseen exposure from their
     arrival rates since the last look (since the episode's start, and as common as it is then, where nobody has
-    looked yet); a burst's and a repair's remaining time; wear; health behind a late sensor. Scheduled jobs stay:
-    whoever runs the machines knows the schedule, and the observation shows it however far ahead.
+    looked yet); how much of the load is a burst, and the rest of it; a repair's remaining time; wear; what lies
+    behind a late sensor. Totals that hidden things have entered start again from 0, and the seed is forgotten.
+    Scheduled jobs stay: whoever runs the machines knows the schedule, and the observation shows it however far
+    ahead.
     """
-    w.key = mix(w.key ^ mix(np.uint64(salt)))
+    w.key = key
+    w.seed = -1
+    w.exposure, w.tick_exposure, w.exposure_hours = 0.0, 0.0, 0.0
+    w.reward, w.reward_security, w.reward_total = 0.0, 0.0, 0.0
+    draws = stream(key, BELIEF, w.tick)
+    own = _WORLDS_OWN
+    load.believe(p, w, uniform(draws, own, 0), uniform(draws, own, 1), uniform(draws, own, 2))
     for i in range(w.n_resources):
         r = resources[i]
         if r.status >= DELETED:
             continue
-        draws = stream(w.key, BELIEF, w.tick)
-        since = float(r.ticks_since_analyze)
-        r.hidden_count = poisson(vulnerability_rate(p, r) * since, uniform(draws, i, 0))
+        since, holes = float(r.ticks_since_analyze), vulnerability_rate(p, r) * r.ticks_since_analyze
+        if never_analyzed(w, r) and r.kind != QUEUE:
+            holes = p.initial_vulnerabilities + p.vulnerability_rate * w.tick
+        r.hidden_count = poisson(holes, uniform(draws, i, 0))
         r.hidden_epss = 0.0
         r.hidden_cvss = 0.0
         for k in range(r.hidden_count):
-            more = stream(w.key, BELIEF, w.tick + (k + 1) * p.ticks)
+            more = stream(key, BELIEF, w.tick + (k + 1) * p.ticks)
             u_severe = uniform(more, i, 1)
             r.hidden_epss += draw_epss(p, u_severe, uniform(more, i, 2), uniform(more, i, 3))
             r.hidden_cvss = max(r.hidden_cvss, draw_cvss(p, u_severe, uniform(more, i, 4)))
@@ -220,18 +239,25 @@ def resample(p, w, resources, salt):  # type: ignore[no-untyped-def]
         scale = LEAK_CLASSES[0] if u < 0.5 else (LEAK_CLASSES[1] if u < 0.8 else LEAK_CLASSES[2])
         r.leak = 0.0 if r.kind == QUEUE else p.health_leak * scale
         if r.status == CRASHED:
-            r.repair_ticks = 1 + int(2.0 * p.repair_median_ticks * uniform(draws, i, 6))
+            # a supervisor and an isolation take a known time; a failure, new or old, is as open as a fresh one
+            if r.incident == OVERLOAD_INCIDENT:
+                r.repair_ticks = p.overload_repair_ticks
+            elif r.incident == BREACH_INCIDENT:
+                r.repair_ticks = p.breach_isolation_ticks
+            else:
+                r.repair_ticks = failures.repair_time(p, uniform(draws, i, 6), uniform(draws, i, 7))
         r.health = r.past_health[r.lag]
+        r.utilisation = r.past_utilisation[r.lag]
+        r.latency = r.past_latency[r.lag]
         for k in range(r.lag):  # what the late sensor has measured and not shown yet
-            r.past_health[k] = r.past_health[r.lag]
-            r.past_utilisation[k] = r.past_utilisation[r.lag]
-            r.past_latency[k] = r.past_latency[r.lag]
-    if w.burst_ticks > 0:
-        w.burst_ticks = 1 + int(p.burst_ticks_max * uniform(stream(w.key, BELIEF, w.tick), 1_000_000, 0))
+            r.past_health[k] = r.health
+            r.past_utilisation[k] = r.utilisation
+            r.past_latency[k] = r.latency
 
 
 @kernel
-def resample_batch(p, state, salt):  # type: ignore[no-untyped-def]
-    """`resample` every world, each with its own luck."""
+def resample_batch(p, state, luck, salt):  # type: ignore[no-untyped-def]
+    """`resample` every world, each with its own key, drawn from `luck` and `salt`."""
     for b in range(state.worlds.shape[0]):
-        resample(p[0], state.worlds[b], state.resources[b], salt * 1_000_003 + b + 1)
+        key = mix(luck ^ mix(np.uint64(salt * 1_000_003 + b + 1)))
+        resample(p[0], state.worlds[b], state.resources[b], key)

@@ -250,11 +250,15 @@ class Simulator:
         self._kernels.look(self.rules, self.tables, self.state, self.scratch, self.observations, self.masks)
         return self.observations
 
-    def fork(self, world: int, n: int = 1, luck: str = "same", salt: int = 0) -> Simulator:
+    def fork(
+        self, world: int, n: int = 1, luck: str = "same", salt: int = 0, key: int | np.uint64 | None = None
+    ) -> Simulator:
         """`n` copies of one world in a simulator of their own, which never writes to the immune memory.
 
         luck="same": the copies share the original's future draws and hidden state (training signals, the oracle).
-        luck="resampled": future and hidden state are drawn anew from what an agent can know (planners).
+        luck="resampled": future and hidden state are drawn anew from what an agent can know (planners), by the
+        random streams of `key` (uint64) and `salt`. The default key is the world's own: the copies hold nothing of
+        its future, but its key could be computed back from theirs.
         """
         self._check_world(world)
         if luck not in ("same", "resampled"):
@@ -266,7 +270,8 @@ class Simulator:
         child.rules = self.rules._replace(memory_write=False)
         child._allocate(n, self._copies(world, n))
         if luck == "resampled":
-            self._kernels.resample(self.params, child.state, salt)
+            own = self.state.worlds["key"][world] if key is None else key
+            self._kernels.resample(self.params, child.state, np.uint64(own), int(salt))
         child.observations[:] = self.observations[world]
         child.masks[:] = self.masks[world]
         return child

@@ -122,7 +122,7 @@ def view_of(sim: Simulator, luck: np.ndarray) -> View:
     """What an agent may see of the worlds of `sim` now. All of them stand at the same tick."""
 
     def imagine(world: int, n: int, salt: int) -> Simulator:
-        return sim.fork(world, n, luck="resampled", salt=salt)
+        return sim.fork(world, n, luck="resampled", salt=salt, key=luck[world])
 
     return View(
         sim.observations, sim.masks, int(sim.state.worlds["tick"][0]), sim.ticks, sim.n_slots, luck, imagine
