@@ -1,0 +1,266 @@
+"""IAM: roles."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from . import policy
+from .description import Api, Call, Fault, FaultSite, Property, ResourceType, Service, View
+from .errors import ApiError
+from .translate import ACCOUNT
+
+
+def trust(service: str) -> list[dict[str, Any]]:
+    """Canonical trust policy that lets an AWS service take the role."""
+    return [{"Action": ["sts:AssumeRole"], "Effect": "Allow", "Principal": {"Service": [service]}}]
+
+
+def _named(value: Any) -> list[dict[str, Any]]:
+    """Canonical inline policies: [{"name", "statements"}], sorted; `{name: document}` is understood too."""
+    items = [{"name": k, "statements": v} for k, v in value.items()] if isinstance(value, dict) else value or []
+    out = []
+    for item in items:
+        if not isinstance(item, dict) or "name" not in item or set(item) - {"name", "statements"}:
+            raise ValueError('must be a list of {"name": ..., "statements": [...]}')
+        out.append({"name": item["name"], "statements": policy.statements(item.get("statements"))})
+    return sorted(out, key=lambda p: str(p["name"]))
+
+
+def _read_inline(api: Api, name: str) -> Any:
+    return {
+        k: api("GetRolePolicy", RoleName=name, PolicyName=k)["PolicyDocument"]
+        for k in api("ListRolePolicies", RoleName=name)["PolicyNames"]
+    }
+
+
+def _put_inline(name: str, want: list[Any], raw: Any) -> list[Call]:
+    have = {p["name"]: policy.meaning(p["statements"]) for p in _named(raw)}
+    wanted = {p["name"]: p["statements"] for p in want}
+    dropped = [
+        Call("iam", "DeleteRolePolicy", {"RoleName": name, "PolicyName": k})
+        for k in sorted(have)
+        if k not in wanted
+    ]
+    return dropped + [
+        Call("iam", "PutRolePolicy", {"RoleName": name, "PolicyName": k, "PolicyDocument": policy.document(v)})
+        for k, v in wanted.items()
+        if have.get(k) != policy.meaning(v)
+    ]
+
+
+def _meaning(value: list[Any]) -> Any:
+    return [[p["name"], policy.meaning(p["statements"])] for p in value]
+
+
+def _admin(value: list[Any], site: FaultSite) -> Any:
+    return _named([{**value[0], "statements": [policy.ADMIN]}, *value[1:]]) if value else None
+
+
+def _second(value: list[Any], site: FaultSite) -> Any:
+    return _named([*value, {"name": "temporary-debug", "statements": [policy.ADMIN]}])
+
+
+def _wide(value: list[Any], site: FaultSite) -> Any:
+    """Every action of the service instead of those that are needed."""
+
+    def widened(s: dict[str, Any]) -> dict[str, Any]:
+        return {**s, "Action": sorted({a.partition(":")[0] + ":*" for a in s.get("Action", [])})}
+
+    return _changed(value, widened)
+
+
+def _any_resource(value: list[Any], site: FaultSite) -> Any:
+    return _changed(value, lambda s: {**s, "Resource": ["*"]})
+
+
+def _fewer(value: list[Any], site: FaultSite) -> Any:
+    """One action of the first policy is missing."""
+    for i, p in enumerate(value):
+        for j, s in enumerate(p["statements"]):
+            if len(s.get("Action", [])) > 1:
+                action = site.rng.choice(s["Action"])
+                less = {**s, "Action": [a for a in s["Action"] if a != action]}
+                changed = [*p["statements"][:j], less, *p["statements"][j + 1 :]]
+                return _named([*value[:i], {**p, "statements": changed}, *value[i + 1 :]])
+    return None
+
+
+def _elsewhere(value: list[Any], site: FaultSite) -> Any:
+    """The policy allows a resource that does not exist: a name was mistyped."""
+
+    def moved(s: dict[str, Any]) -> dict[str, Any]:
+        return {**s, "Resource": [r if r == "*" else _old(r) for r in s.get("Resource", [])]}
+
+    def _old(arn: str) -> str:
+        head, slash, tail = arn.partition("/*")
+        return f"{head}-old{slash}{tail}"
+
+    return _changed(value, moved)
+
+
+def _changed(value: list[Any], change: Any) -> Any:
+    if not value or not value[0]["statements"]:
+        return None
+    first = value[0]["statements"]
+    broken = _named([{**value[0], "statements": [change(first[0]), *first[1:]]}, *value[1:]])
+    return broken if _meaning(broken) != _meaning(value) else None
+
+
+def _anybody(value: list[Any], site: FaultSite) -> Any:
+    return policy.statements([{"Effect": "Allow", "Principal": {"AWS": "*"}, "Action": "sts:AssumeRole"}, *value])
+
+
+def _stranger(value: list[Any], site: FaultSite) -> Any:
+    grant = {"Effect": "Allow", "Principal": {"AWS": policy.OTHER_ACCOUNT}, "Action": "sts:AssumeRole"}
+    return policy.statements([*value, grant])
+
+
+def _wrong_service(value: list[Any], site: FaultSite) -> Any:
+    broken = trust("ec2.amazonaws.com")
+    return broken if policy.meaning(value) != policy.meaning(broken) else None
+
+
+ROLE = ResourceType(
+    service="iam",
+    kind="role",
+    create_op="CreateRole",
+    create=lambda name, wanted: {
+        "RoleName": name,
+        "AssumeRolePolicyDocument": policy.document(wanted.get("trust") or trust("lambda.amazonaws.com")),
+    },
+    delete_op="DeleteRole",
+    delete=lambda name: {"RoleName": name},
+    names=lambda api: [r["RoleName"] for r in api("ListRoles")["Roles"] if "/aws-service-role/" not in r["Arn"]],
+    arn=lambda name: f"arn:aws:iam::{ACCOUNT}:role/{name}",
+    id_param="RoleName",
+    clean=lambda api, name: [
+        Call("iam", "DeleteRolePolicy", {"RoleName": name, "PolicyName": k})
+        for k in api("ListRolePolicies", RoleName=name)["PolicyNames"]
+    ],
+    check_name=lambda name: (
+        None if re.fullmatch(r"[\w+=,.@-]{1,64}", name) else "role names have 1 to 64 letters, digits and +=,.@-_"
+    ),
+    properties=(
+        Property(
+            "trust",
+            lambda api, name: api("GetRole", RoleName=name)["Role"]["AssumeRolePolicyDocument"],
+            lambda name, want, raw: [
+                Call("iam", "UpdateAssumeRolePolicy", {"RoleName": name, "PolicyDocument": policy.document(want)})
+            ],
+            ops=("UpdateAssumeRolePolicy",),
+            canon=policy.statements,
+            parse=policy.statements,
+            key=policy.meaning,
+            empty=[],
+            faults=(
+                Fault("IAM_TRUST_ANYBODY", "anybody may take the role", ("Checkov:CKV_AWS_60",), _anybody),
+                Fault(
+                    "IAM_TRUST_STRANGER",
+                    "a stranger's account may take the role",
+                    ("Checkov:CKV_AWS_61",),
+                    _stranger,
+                    "medium",
+                ),
+                Fault(
+                    "IAM_TRUST_WRONG_SERVICE",
+                    "the wrong service may take the role",
+                    ("WIRING.12",),
+                    _wrong_service,
+                    "hard",
+                ),
+            ),
+        ),
+        Property(
+            "policies",
+            _read_inline,
+            _put_inline,
+            ops=("PutRolePolicy", "DeleteRolePolicy"),
+            canon=_named,
+            parse=_named,
+            key=_meaning,
+            empty=[],
+            weight=2.0,
+            faults=(
+                Fault(
+                    "IAM_INLINE_ADMIN",
+                    "the role may do everything",
+                    ("FSBP:IAM.1", "Checkov:CKV_AWS_62", "Checkov:CKV_AWS_63"),
+                    _admin,
+                ),
+                Fault(
+                    "IAM_SECOND_POLICY",
+                    "a second policy lets the role do everything",
+                    ("FSBP:IAM.1", "Checkov:CKV_AWS_62", "Checkov:CKV_AWS_63"),
+                    _second,
+                    "medium",
+                ),
+                Fault(
+                    "IAM_WIDE_ACTIONS",
+                    "the role may do every action of a service",
+                    ("FSBP:IAM.21",),
+                    _wide,
+                    "medium",
+                ),
+                Fault(
+                    "IAM_ANY_RESOURCE",
+                    "the policy holds for every resource",
+                    ("Checkov:CKV_AWS_355",),
+                    _any_resource,
+                    "medium",
+                ),
+                Fault(
+                    "IAM_PERMISSION_LOST",
+                    "the role's policy is gone",
+                    ("WIRING.2",),
+                    lambda v, s: [] if v else None,
+                    "hard",
+                ),
+                Fault("IAM_ACTION_LOST", "one action is missing from the policy", ("WIRING.2",), _fewer, "hard"),
+                Fault(
+                    "IAM_WRONG_RESOURCE",
+                    "the policy names a resource that is not there",
+                    ("WIRING.2",),
+                    _elsewhere,
+                    "hard",
+                ),
+            ),
+        ),
+    ),
+)
+
+
+def _check_trust(payload: dict[str, Any], view: View) -> None:
+    key = "AssumeRolePolicyDocument" if "AssumeRolePolicyDocument" in payload else "PolicyDocument"
+    policy.check(payload.get(key), code="MalformedPolicyDocument", principal=True, resource=None)
+
+
+def _check_create(payload: dict[str, Any], view: View) -> None:
+    payload.setdefault("AssumeRolePolicyDocument", policy.document(trust("lambda.amazonaws.com")))
+    _check_trust(payload, view)
+
+
+def _check_inline(payload: dict[str, Any], view: View) -> None:
+    def known(resource: str) -> bool:
+        return resource == "*" or bool(re.match(r"arn:aws[\w-]*:[\w*-]+:", resource))
+
+    policy.check(payload.get("PolicyDocument"), code="MalformedPolicyDocument", principal=False, resource=known)
+
+
+def _check_delete(payload: dict[str, Any], view: View) -> None:
+    if view.value("iam", "role", str(payload.get("RoleName")), "policies"):
+        raise ApiError("DeleteConflict", "Cannot delete entity, must delete policies first.")
+
+
+SERVICE = Service(
+    name="iam",
+    types=(ROLE,),
+    reads=("ListRoles", "GetRole", "ListRolePolicies", "GetRolePolicy", "ListAttachedRolePolicies"),
+    hooks={
+        "CreateRole": _check_create,
+        "UpdateAssumeRolePolicy": _check_trust,
+        "PutRolePolicy": _check_inline,
+        "DeleteRole": _check_delete,
+    },
+    params={"CreateRole": frozenset({"RoleName", "AssumeRolePolicyDocument", "Description"})},
+)

@@ -1,0 +1,89 @@
+"""moto inside this process, without its global mocks: only CloudEnv's own clients are answered by it."""
+
+from __future__ import annotations
+
+import re
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import moto.backend_index as backend_index
+import moto.backends as moto_backends
+from botocore.awsrequest import AWSPreparedRequest, AWSResponse
+from botocore.client import BaseClient
+from moto.core import DEFAULT_ACCOUNT_ID
+from moto.core.base_backend import BackendDict, backend_lock
+from moto.core.botocore_stubber import MockRawResponse
+from moto.core.config import default_user_config
+from moto.core.exceptions import HTTPException
+from moto.core.models import botocore_stubber
+from moto.core.request import normalize_request
+
+from .backend import Backend
+from .errors import BackendError
+
+Handler = Callable[[Any, str, Any], tuple[int, Any, Any]]
+
+
+class MotoBackend(Backend):
+    """moto's backends, called directly: no server, no sockets, no patch of boto3 or requests."""
+
+    name = "moto"
+
+    def __init__(self) -> None:
+        super().__init__()
+        default_user_config["lambda"] = {
+            "use_docker": False
+        }  # functions answer with a canned result; no code runs
+        default_user_config["batch"] = {"use_docker": False}
+        self._routes: dict[str, list[tuple[re.Pattern[str], Handler]]] = {}
+        self._routes_lock = threading.Lock()
+
+    def _prepare(self, client: BaseClient) -> None:
+        # under somebody's mock_aws the built-in hook would execute every request a second time
+        client.meta.events.unregister("before-send", botocore_stubber)
+
+    def _send(self, request: AWSPreparedRequest) -> AWSResponse:
+        url = request.url.split("?", 1)[0]
+        handler = self._route(url)
+        if handler is None:
+            raise BackendError(f"a request to {url} was stopped: moto does not emulate it")
+        mocked = normalize_request(request)
+        try:
+            status, headers, body = handler(mocked, mocked.raw_url, mocked.headers)
+        except HTTPException as e:
+            status, headers, body = e.code, e.get_headers(), e.get_body()
+        return AWSResponse(request.url, status, headers, MockRawResponse(body))  # type: ignore[arg-type]
+
+    def _route(self, url: str) -> Handler | None:
+        for service, pattern in backend_index.backend_url_patterns:
+            if pattern.match(url):
+                for path, handler in self._service_routes(service):
+                    if path.match(url):
+                        return handler
+        return None
+
+    def _service_routes(self, service: str) -> list[tuple[re.Pattern[str], Handler]]:
+        """moto formats and compiles these patterns anew for every request; here it is done once."""
+        routes = self._routes.get(service)
+        if routes is None:
+            with self._routes_lock:
+                accounts = moto_backends.get_backend(service)  # type: ignore[call-overload]
+                regions = accounts[DEFAULT_ACCOUNT_ID] if isinstance(accounts, BackendDict) else accounts
+                one = regions["us-east-1" if "us-east-1" in regions else "global"]
+                routes = [(re.compile(url), handler) for url, handler in one.urls.items()]
+                self._routes[service] = routes
+        return routes
+
+    def free(self, account: str) -> bool:
+        with backend_lock:
+            for accounts in list(BackendDict._instances):
+                if account not in dict.keys(accounts):
+                    continue
+                held = dict.pop(accounts, account)
+                for region in list(held.values()):
+                    if accounts.service_name == "s3":
+                        region.reset()  # also takes the bucket names out of the table that accounts share
+                    region.__dict__.clear()
+                held.clear()  # a cache of moto keeps the last 128 of these dictionaries alive: leave them empty
+        return True
