@@ -8,6 +8,7 @@ NeurIPS 2021): interquartile mean, stratified bootstrap, performance profile, pr
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from typing import NamedTuple
 
@@ -164,6 +165,7 @@ def _checked(values: np.ndarray) -> np.ndarray:
     return values
 
 
+@functools.lru_cache(maxsize=4)
 def _draws(worlds: int, n: int, seed: int) -> np.ndarray:
     """Indices (n, worlds) of n samples with replacement."""
     return np.random.default_rng(seed).integers(0, worlds, (n, worlds))
