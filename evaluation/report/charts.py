@@ -8,7 +8,7 @@ import numpy as np
 
 from cloudrl.actions import OP_NAMES
 from cloudrl.reward.bill import BILL_PARTS
-from evaluation.report.plot import Plot, nice_ticks, stacked_bar
+from evaluation.report.plot import Plot, labelled_ticks, stacked_bar
 from evaluation.report.summary import Row, Summary
 from evaluation.report.words import interval, measure_name, number
 from evaluation.statistics import profile
@@ -26,7 +26,7 @@ def profiles(summary: Summary) -> str:
     low, high = _profile_range(summary)
     tau = np.linspace(low, high, 81)
     found = {name: profile(values, tau) for name, values in summary.values.items()}
-    ticks = [(t, number(t, 0)) for t in nice_ticks(low, high, 4)]
+    ticks = labelled_ticks(low, high, 4)
     panels = []
     for row in summary.agents:
         if row.name not in found:
@@ -94,7 +94,7 @@ def cascades(summary: Summary) -> str:
     for row in rows:
         found, blast = row.means["cascades"], row.means.get("max_blast")
         middle, limits = interval(found, 2)
-        reach = f", at worst {100 * blast.mean:.0f} % of traffic" if blast is not None else ""
+        reach = f", blast {100 * blast.mean:.0f} %" if blast is not None else ""
         label = f"{row.name}: {middle} cascades per episode [{limits}]{reach}"
         bar = stacked_bar([("cascades", found.mean, "outage")], most, label)
         out.append(
@@ -128,17 +128,31 @@ def reward_against_score(summary: Summary) -> str:
         f"mean training reward against mean {measure_name(summary)} of {len(rows)} agents; rank correlation "
         f"{number(summary.rank_correlation, 2)}",
         height=340,
-        x_ticks=[(t, number(t, 0)) for t in nice_ticks(x_low, x_high, 6)],
+        x_ticks=labelled_ticks(x_low, x_high, 6),
         y_ticks=[(float(np.arcsinh(t / scale)), number(t, 0)) for t in ticks],
         x_title=f"mean {measure_name(summary)}", y_title="mean training reward of an episode, baseline ticks",
     )  # fmt: skip
-    order = np.argsort([-row.number for row in rows])  # the best lie on top
-    for k in order:
-        css = "see" if rows[k].clairvoyant else ""
-        hint = f"{rows[k].name}: {measure_name(summary)} {number(x[k])}, reward {number(y[k])}"
-        plot.dot(float(x[k]), float(bend[k]), str(rows[k].number), css, hint)
-    names = ", ".join(f'<span class="n">{row.number}</span>{escape(row.name)}' for row in rows)
-    return plot.html() + f'<p class="small soft">{names}</p>'
+    places = _apart((x - x_low) / (x_high - x_low), (bend - plot.y[0]) / (plot.y[1] - plot.y[0]))
+    for k, row in enumerate(rows):
+        where = plot.y[0] + places[k] * (plot.y[1] - plot.y[0])
+        if where != bend[k]:
+            plot.line([x[k], x[k]], [bend[k], where], "leader")
+        hint = f"{row.name}: {measure_name(summary)} {number(x[k])}, reward {number(y[k])}"
+        plot.dot(float(x[k]), where, str(row.number), "see" if row.clairvoyant else "", hint)
+    names = "".join(f"<li>{_numbered(row)}</li>" for row in rows)
+    return plot.html() + f'<ul class="legend">{names}</ul>'
+
+
+def _apart(x: np.ndarray, y: np.ndarray) -> list[float]:
+    """Heights at which marks at (x, y), in shares of the plot, do not cover each other: later ones move up."""
+    width, height = 0.042, 0.068
+    placed: list[float] = []
+    for k in range(len(x)):
+        where = float(y[k])
+        while any(abs(x[k] - x[j]) < width and abs(where - placed[j]) < height for j in range(k)):
+            where += height / 4
+        placed.append(where)
+    return placed
 
 
 def _padded(values: np.ndarray) -> tuple[float, float]:
@@ -173,7 +187,8 @@ def action_mix(summary: Summary) -> str:
             cells.append(f"<td{style}>{text}</td>")
         body.append(f'<tr><th scope="row">{_numbered(row)}</th>{"".join(cells)}</tr>')
     return (
-        '<div class="scroll" tabindex="0" role="region" aria-label="Action mix"><table class="heat">'
-        "<caption>Operations carried out per episode; an empty cell is less than one in 200 episodes.</caption>"
+        '<p class="small soft">Operations per episode; an empty cell is less than one in 200 episodes.</p>'
+        '<div class="scroll" tabindex="0" role="region" aria-label="Action mix">'
+        '<table class="heat" aria-label="Action mix">'
         f'<thead><tr><th scope="col">agent</th>{head}</tr></thead><tbody>{"".join(body)}</tbody></table></div>'
     )

@@ -41,7 +41,8 @@ def page(summary: Summary, episodes: dict[str, list[Episode]], no_episodes: str 
             "cascades",
             "Cascades",
             charts.cascades(summary)
-            + "<figcaption>Outages per episode that took down services fine by themselves.</figcaption>",
+            + "<figcaption>Outages per episode that took down services fine by themselves, and the largest share "
+            "of the traffic that one of them hit (blast), mean over worlds.</figcaption>",
         ),
         ("actions", "Action mix", charts.action_mix(summary)),
         ("episodes", "Episodes", _episodes(summary, episodes, no_episodes)),
@@ -77,8 +78,10 @@ def _row_class(summary: Summary, row: Row) -> str:
 
 def _table(label: str, caption: str, head: str, body: str) -> str:
     return (
-        f'<div class="scroll" tabindex="0" role="region" aria-label="{escape(label, quote=True)}"><table>'
-        f"<caption>{caption}</caption><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>"
+        f'<p class="small soft">{caption}</p>'
+        f'<div class="scroll" tabindex="0" role="region" aria-label="{escape(label, quote=True)}">'
+        f'<table aria-label="{escape(label, quote=True)}">'
+        f"<thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>"
     )
 
 

@@ -108,13 +108,6 @@ class Plot:
             f"{escape(text)}</span>"
         )
 
-    def note(self, x: float, y: float, text: str, css: str = "") -> None:
-        """Text that starts at a point."""
-        self._texts.append(
-            f'<span class="note {css}" style="left:{self._percent_x(x)};bottom:{self._percent_y(y)}">'
-            f"{escape(text)}</span>"
-        )
-
     def lane(self, y: float, text: str) -> None:
         """Text to the left of the plot."""
         self._texts.append(f'<span class="yt" style="bottom:{self._percent_y(y)}">{escape(text)}</span>')
@@ -147,6 +140,13 @@ def nice_ticks(low: float, high: float, most: int = 5) -> list[float]:
     first = np.ceil(low / step - 1e-9)
     count = int(np.floor((high - first * step) / step + 1e-9)) + 1
     return [float((first + k) * step) for k in range(count)]
+
+
+def labelled_ticks(low: float, high: float, most: int = 5) -> list[tuple[float, str]]:
+    """Round numbers in [low, high] with as many decimals as they need."""
+    ticks = nice_ticks(low, high, most)
+    digits = next(d for d in range(7) if all(abs(t - round(t, d)) < 1e-9 for t in ticks) or d == 6)
+    return [(t, f"{t:,.{digits}f}".replace("-", "\N{MINUS SIGN}")) for t in ticks]
 
 
 def stacked_bar(parts: Sequence[tuple[str, float, str]], most: float, label: str) -> str:

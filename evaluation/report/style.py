@@ -25,29 +25,31 @@ STYLE = (
 html{-webkit-text-size-adjust:100%}
 body{margin:0;background:var(--page);color:var(--ink);font:16px/1.55 system-ui,-apple-system,"Segoe UI",Roboto,
 "Helvetica Neue",Arial,sans-serif;font-variant-numeric:tabular-nums}
-main{max-width:1080px;margin:0 auto;padding:28px 20px 60px}
+main{max-width:1180px;margin:0 auto;padding:28px 20px 60px}
 h1{font-size:1.65rem;line-height:1.2;margin:0 0 .35em;letter-spacing:-.01em}
 h2{font-size:1.2rem;margin:2.6em 0 .3em;padding-top:.6em;border-top:1px solid var(--hair)}
 h3{font-size:1rem;margin:1.4em 0 .3em}
 p{margin:.45em 0;max-width:70ch}
 a{color:var(--accent)}
-.soft,figcaption,caption,.xtitle,.ytitle{color:var(--soft)}
+.soft,figcaption,.xtitle,.ytitle{color:var(--soft)}
 .small{font-size:.86rem}
 .lead{font-size:1.05rem;max-width:65ch}
 nav{margin:1.2em 0 0;font-size:.9rem;display:flex;flex-wrap:wrap;gap:.3em 1.1em}
 nav a{text-decoration:none}nav a:hover{text-decoration:underline}
 .scroll{overflow-x:auto;margin:.8em 0;border:1px solid var(--hair);border-radius:8px;background:var(--card)}
 .scroll:focus-visible,summary:focus-visible,a:focus-visible{outline:2px solid var(--accent);outline-offset:2px}
-table{border-collapse:collapse;width:100%;font-size:.88rem}
-caption{text-align:left;padding:.5em .8em 0;font-size:.84rem}
-th,td{padding:.36em .7em;text-align:right;white-space:nowrap;border-bottom:1px solid var(--hair)}
-thead th{font-weight:600;color:var(--soft);vertical-align:bottom;border-bottom:1px solid var(--faint)}
+table{border-collapse:collapse;width:100%;font-size:.86rem}
+th,td{padding:.36em .55em;vertical-align:top;text-align:right;white-space:nowrap;
+border-bottom:1px solid var(--hair)}
+thead th{font-weight:600;color:var(--soft);vertical-align:bottom;white-space:normal;
+border-bottom:1px solid var(--faint);line-height:1.25}
 tbody tr:last-child>*{border-bottom:0}
 th[scope=row]{text-align:left;font-weight:500;position:sticky;left:0;background:var(--card);z-index:1}
 thead th:first-child{text-align:left;position:sticky;left:0;background:var(--card);z-index:2}
 td.left{text-align:left;white-space:normal;min-width:16em}
 .n{display:inline-block;min-width:1.6em;margin-right:.35em;color:var(--soft);font-size:.8em}
 .ci{color:var(--soft);font-size:.84em;margin-left:.3em}
+td .ci{display:block;margin:0;line-height:1.25}
 tr.best th,tr.best td:nth-child(2){font-weight:700}
 tr.group th{font-style:italic}
 tr.see th::after{content:" \\25C7";color:var(--soft)}
@@ -78,17 +80,15 @@ border-left:1px solid var(--faint);border-bottom:1px solid var(--faint)}
 .outage{background:var(--outage);fill:var(--outage)}
 .exposure{background:var(--exposure);fill:var(--exposure)}
 .labour{background:var(--labour);fill:var(--labour)}
-.yt,.xt,.note,.dot{position:absolute;font-size:12px;line-height:1;white-space:nowrap}
+.yt,.xt,.dot{position:absolute;font-size:12px;line-height:1;white-space:nowrap}
 .yt{right:calc(100% + 6px);transform:translateY(50%);color:var(--soft)}
 .xt{top:calc(100% + 6px);transform:translateX(-50%);color:var(--soft)}
 .xt.edge{transform:translateX(-100%)}
-.note{color:var(--soft);transform:translateY(50%)}
 .xtitle,.ytitle{font-size:12px}
 .xtitle{text-align:right;margin:-.3em 8px 0 0}
 .dot{transform:translate(-50%,50%);min-width:20px;height:20px;border-radius:10px;padding:0 4px;text-align:center;
 line-height:20px;font-size:11px;font-weight:600;background:var(--accent);color:var(--card);
 border:1px solid var(--card);box-sizing:content-box}
-.dot.plain{background:var(--soft)}
 .dot.see{background:var(--card);color:var(--ink);border-color:var(--ink)}
 .panels{display:grid;grid-template-columns:repeat(auto-fill,minmax(210px,1fr));gap:14px 18px;margin:1em 0 0}
 .panel{min-width:0}
@@ -106,8 +106,9 @@ list-style:none}
 .legend i{display:inline-block;width:12px;height:12px;border-radius:2px;margin-right:.4em;vertical-align:-1px}
 .legend b{display:inline-block;width:18px;height:0;border-top:2px solid var(--accent);margin-right:.4em;
 vertical-align:4px}
+.leader{stroke:var(--soft);stroke-width:1}
 .legend b.load{border-top:2px dashed var(--soft)}
-.heat td{text-align:right}
+.heat td{text-align:right;font-size:.95em;padding:.36em .45em}
 .heat thead th{writing-mode:vertical-rl;transform:rotate(180deg);text-align:left;padding:.5em .2em;
 vertical-align:bottom;font-weight:500}
 .heat thead th:first-child{writing-mode:horizontal-tb;transform:none;font-weight:600}
@@ -124,9 +125,10 @@ ul.plainlist{margin:.4em 0;padding:0 0 0 1.1em;font-size:.86rem}
 dl{font-size:.92rem;max-width:75ch}dt{font-weight:600;margin-top:.7em}dd{margin:.1em 0 0}
 code{font:.86em/1.4 ui-monospace,SFMono-Regular,Menlo,Consolas,monospace;background:var(--lag);padding:.12em .35em;
 border-radius:4px;overflow-wrap:anywhere}
-@media (max-width:560px){main{padding:18px 14px 40px}h1{font-size:1.35rem}
+@media (max-width:560px){.dot{min-width:15px;height:15px;line-height:15px;font-size:9.5px;padding:0 2px}
+main{padding:18px 14px 40px}h1{font-size:1.35rem}
 .bars{grid-template-columns:1fr max-content;grid-auto-flow:dense}.bars .stack{grid-column:1/-1;margin-bottom:5px}
-.bars .name{grid-column:1}.bars .value{grid-column:2}}
+.bars .ci{display:block;margin:0}.bars .name{grid-column:1}.bars .value{grid-column:2}}
 @media print{details{break-inside:avoid}nav{display:none}}
 """
 )

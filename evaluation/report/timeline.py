@@ -10,7 +10,7 @@ import numpy as np
 from cloudrl.actions import OP_NAMES
 from cloudrl.reward.bill import BILL_PARTS
 from evaluation.report.episodes import Decision, Episode
-from evaluation.report.plot import Plot, nice_ticks
+from evaluation.report.plot import Plot, labelled_ticks
 from evaluation.report.words import number
 
 TICKS_PER_HOUR = 12
@@ -50,7 +50,7 @@ def _traffic(name: str, e: Episode) -> str:
     label = f"{name}, seed {e.seed}: {number(lost)} % of the traffic lost or late, {int(e.crashes.sum())} crashes"
     plot = Plot(
         (0, ticks), (0, most), label, height=92, x_ticks=_hours(ticks),
-        y_ticks=[(t, number(t, 1)) for t in nice_ticks(0, most, 3)],
+        y_ticks=labelled_ticks(0, most, 3),
     )  # fmt: skip
     when = np.arange(ticks) + 0.5
     edges = np.flatnonzero(np.diff(np.concatenate([[0], e.cascade.astype(int), [0]])))
@@ -75,7 +75,7 @@ def _money(name: str, e: Episode) -> str:
     label = f"{name}, seed {e.seed}: " + ", ".join(f"{p} ${e.dollars[p].sum():.2f}" for p in BILL_PARTS)
     plot = Plot(
         (0, ticks), (0, most), label, height=92, x_ticks=_hours(ticks),
-        y_ticks=[(t, number(t, 0 if most > 4 else 1)) for t in nice_ticks(0, most, 3)],
+        y_ticks=labelled_ticks(0, most, 3),
     )  # fmt: skip
     base = np.zeros(len(starts))
     for part, height in zip(BILL_PARTS, heights):
