@@ -18,6 +18,7 @@ from cloudrl.safety.config import SafetyConfig
 class EndpointSettings:
     """How language models behind an OpenAI-compatible server are asked (agents `endpoint:<url>#<model>`)."""
 
+    attempts: int = 1  # rows per model: more than one for pass^k
     timeout: float = 60.0  # seconds per request
     retries: int = 2  # after the first try, for what may pass: time-outs, 429, 5xx
     concurrency: int = 8  # requests at once
@@ -34,6 +35,7 @@ class EndpointSettings:
 
 
 _ENDPOINT_RANGES = {
+    "attempts": Range(low=1, high=100, whole=True),
     "timeout": POSITIVE,
     "retries": Range(low=0, high=10, whole=True),
     "concurrency": Range(low=1, high=256, whole=True),

@@ -57,11 +57,10 @@ METRICS = {
     "data_losses": Metric("count", "resources with data that were deleted", "low"),
     "replies": Metric("count", "replies of a language model, one per tick"),
     "json_valid": Metric("share", "replies that are exactly one action in JSON", "high"),
-    "request_failures": Metric("count", "requests that failed after all retries; the tick is a NOOP", "low"),
     "prompt_tokens": Metric("count", "tokens read by a language model, as its server counts them", "low"),
     "completion_tokens": Metric("count", "tokens written by it", "low"),
 }
-"""By name. The last five are there for language models only, beside one count per reason of rejection."""
+"""By name. The last four are there for language models only, beside one count per reason of rejection."""
 
 REJECTED = "rejected_"
 """Prefix of the counts of rejected replies: rejected_not_json, rejected_unknown_action, ..."""

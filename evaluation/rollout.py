@@ -68,7 +68,7 @@ def play_episodes(
     ops = np.zeros((len(seeds), N_OPS + 1), np.int64)
     rows = np.arange(len(seeds))
     for tick in range(sim.ticks):
-        sim.step(checked(choose(tick), len(seeds)))
+        sim.step(checked(choose(tick), len(seeds), sim.n_actions))
         executed = sim.state.worlds["executed"]
         ops[rows, np.where(executed == sim.noop, NOOP, executed % N_OPS)] += 1
         if on_tick is not None:

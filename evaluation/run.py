@@ -59,7 +59,11 @@ def evaluate(config: EvalConfig) -> tuple[Results, Timing]:
     scenario = find_scenario(config.suite)
     seeds = find_seeds(config.seeds, scenario)
     conditions = Conditions(
-        Context(scenario, config.endpoint), config.reward, config.safety, _memory(config), config.ledger
+        Context(scenario, config.endpoint, config.safety.actions),
+        config.reward,
+        config.safety,
+        _memory(config),
+        config.ledger,
     )
     suite = facts(scenario, config.suite, config.safety, conditions.memory)
     specs = config.agents if NOOP in config.agents else [NOOP, *config.agents]

@@ -129,11 +129,11 @@ def view_of(sim: Simulator, luck: np.ndarray) -> View:
     )
 
 
-def checked(actions: Any, n_worlds: int) -> np.ndarray:
+def checked(actions: Any, n_worlds: int, n_actions: int) -> np.ndarray:
     """The actions (B,) int64 of an agent.
 
     Raises:
-        ValueError: another shape, or something that is not a whole number.
+        ValueError: another shape, something that is not a whole number, or no action at all.
     """
     actions = np.asarray(actions)
     if actions.shape != (n_worlds,):
@@ -142,4 +142,7 @@ def checked(actions: Any, n_worlds: int) -> np.ndarray:
         whole = actions.dtype.kind == "f" and np.isfinite(actions).all() and (actions == np.floor(actions)).all()
         if not whole:
             raise ValueError(f"the agent returned {actions.ravel()[:3]}...: actions are whole numbers")
+    outside = (actions < 0) | (actions >= n_actions)
+    if outside.any():
+        raise ValueError(f"the agent returned {actions[outside][0]}: actions are 0 to {n_actions - 1}")
     return actions.astype(np.int64)

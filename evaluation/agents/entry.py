@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 
+from cloudrl.safety.config import ActionSet
 from cloudrl.scenarios.schema import Scenario
 from evaluation.config import EndpointSettings
 from evaluation.suites import bare
@@ -20,6 +21,7 @@ class Context:
 
     scenario: Scenario
     endpoint: EndpointSettings = field(default_factory=EndpointSettings)
+    actions: ActionSet = ActionSet.full
 
 
 @dataclass(frozen=True)

@@ -18,7 +18,7 @@ from __future__ import annotations
 import hashlib
 import importlib
 import importlib.util
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
@@ -68,13 +68,21 @@ def find(specs: Sequence[str], context: Context) -> list[Entry]:
     for spec in specs:
         wanted += SETS.get(spec, (ALIASES.get(spec, spec),))
     entries: list[Entry] = []
-    for spec in dict.fromkeys(wanted):
+    for spec in _attempts(dict.fromkeys(wanted), context.endpoint.attempts):
         kind, argument = _kind(spec, context)
         entry = replace(kind.describe(argument, context), spec=spec)
         if any(entry.name == other.name for other in entries):
             entry = replace(entry, name=spec)
         entries.append(entry)
     return entries
+
+
+def _attempts(specs: Iterable[str], attempts: int) -> Iterator[str]:
+    """Language models behind a server sample: each is asked to play the same worlds several times."""
+    for spec in specs:
+        yield spec
+        if spec.startswith("endpoint:"):
+            yield from (f"{spec}#{k}" for k in range(2, attempts + 1))
 
 
 def build(entry: Entry, context: Context) -> Player:

@@ -164,14 +164,26 @@ def test_a_view_without_a_simulator_imagines_nothing() -> None:
 
 
 @pytest.mark.parametrize(
-    "actions", [[1, 2], [[1, 2, 3]], [0.5, 1, 2], [np.nan, 1, 2], [np.inf, 1, 2], ["a", "b", "c"], None, 7]
+    "actions",
+    [
+        [1, 2],
+        [[1, 2, 3]],
+        [0.5, 1, 2],
+        [np.nan, 1, 2],
+        [np.inf, 1, 2],
+        ["a", "b", "c"],
+        None,
+        7,
+        [0, -1, 2],
+        [0, 1, 145],
+    ],
 )
 def test_what_is_no_action_is_refused(actions: object) -> None:
     with pytest.raises(ValueError, match="the agent returned"):
-        checked(actions, 3)
+        checked(actions, 3, 145)
 
 
 def test_whole_numbers_of_any_kind_are_actions() -> None:
     for good in ([1, 2, 3], np.array([1, 2, 3], np.int8), [1.0, 2.0, 3.0]):
-        out = checked(good, 3)
+        out = checked(good, 3, 145)
         assert out.dtype == np.int64 and out.tolist() == [1, 2, 3]
