@@ -144,14 +144,18 @@ def reward_against_score(summary: Summary) -> str:
 
 
 def _apart(x: np.ndarray, y: np.ndarray) -> list[float]:
-    """Heights at which marks at (x, y), in shares of the plot, do not cover each other: later ones move up."""
+    """Heights at which marks at (x, y), in shares of the plot, do not cover each other: later ones make way."""
     width, height = 0.042, 0.068
     placed: list[float] = []
     for k in range(len(x)):
-        where = float(y[k])
-        while any(abs(x[k] - x[j]) < width and abs(where - placed[j]) < height for j in range(k)):
-            where += height / 4
-        placed.append(where)
+        steps = [0.0, *(sign * n * height / 4 for n in range(1, 80) for sign in (1, -1))]
+        free = (
+            float(y[k]) + step
+            for step in steps
+            if 0.0 <= y[k] + step <= 1.0
+            and not any(abs(x[k] - x[j]) < width and abs(y[k] + step - placed[j]) < height for j in range(k))
+        )
+        placed.append(next(free, float(y[k])))
     return placed
 
 

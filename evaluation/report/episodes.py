@@ -9,15 +9,11 @@ import numpy as np
 from cloudrl.actions import N_OPS, OP_NAMES
 from cloudrl.errors import UserError
 from cloudrl.reward.bill import BILL_PARTS, bill
-from cloudrl.safety.config import ActionSet, SafetyConfig, SafetyMode
-from cloudrl.scenarios.library import scenario_hash
 from cloudrl.scenarios.names import resource_names
-from cloudrl.scenarios.schema import Scenario
 from cloudrl.simulator import Simulator
 from evaluation.counterfactual import worths
+from evaluation.replay import rules_of
 from evaluation.report.summary import Summary
-from evaluation.results import Suite
-from evaluation.suites import find_scenario
 
 MEDIAN, WORST = "median", "worst"
 
@@ -63,17 +59,6 @@ def pick(summary: Summary, name: str) -> dict[str, int]:
         first = np.where(noop > oracle, saved / np.maximum(noop - oracle, 1e-9), np.inf)  # unclipped, so no ties
     order = np.lexsort((-bills, saved, first))
     return {MEDIAN: int(order[(len(order) - 1) // 2]), WORST: int(order[0])}
-
-
-def rules_of(suite: Suite) -> tuple[Scenario, SafetyConfig]:
-    """Scenario and safety of a suite, as they are now. Raises UserError if they are not those of the results."""
-    scenario = find_scenario(suite.scenario)
-    if scenario_hash(scenario) != suite.scenario_hash:
-        raise UserError(
-            f"{suite.id}: the scenario has changed since the run (hash {suite.scenario_hash}, now "
-            f"{scenario_hash(scenario)}), so its episodes cannot be replayed; run the evaluation again"
-        )
-    return scenario, SafetyConfig(mode=SafetyMode[suite.safety], actions=ActionSet[suite.actions])
 
 
 def episodes(summary: Summary) -> dict[str, list[Episode]]:

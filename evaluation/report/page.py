@@ -195,7 +195,7 @@ def _made(summary: Summary) -> str:
         ),
         (
             "Again",
-            f"python -m evaluation.run suite={suite.scenario} seeds={results.split or spans.replace(' to ', '-')} "
+            f"python -m evaluation.run suite={suite.scenario} seeds={results.split.removeprefix('seeds ')} "
             f"agents=[...]",
         ),
     ]
