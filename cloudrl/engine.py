@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 
 from cloudrl.actions import N_OPS, NOOP
-from cloudrl.dynamics import failures, load
+from cloudrl.dynamics import events, failures, load
 from cloudrl.dynamics.tick import tick
 from cloudrl.jit import kernel
 from cloudrl.measurements import draw_cvss, draw_epss, never_analyzed, vulnerability_rate
@@ -42,6 +42,7 @@ class Rules(NamedTuple):
     params: np.ndarray  # (1,) PARAMS
     weights: np.ndarray  # (1,) REWARD
     profile: np.ndarray  # (2, L) load profile
+    events: np.ndarray  # (E,) EVENT, the scenario's timed events
     allowed_ops: int  # bit set: the action set
     mode: int  # ENFORCE, OBSERVE, OFF
     memory_on: bool
@@ -97,7 +98,7 @@ def step_world(rules, tables, w, groups, resources, edges, pending, action, scra
     if rules.memory_on and op != NOOP:
         group = resources[slot].group
         immune.note(pending, context(groups[group], resources[slot]) * N_EVENTS + op, group, w.tick)
-    tick(p, rules.profile, w, groups, resources, edges, op, slot)
+    tick(p, rules.profile, rules.events, w, groups, resources, edges, op, slot)
     reward(rules.weights[0], w)
     if rules.memory_on:
         return immune.watch(w, groups, resources, pending, rules.window, tables, rules.memory_write)
@@ -170,6 +171,7 @@ def reset_batch(rules, tables, blueprints, sizes, templates, which, seeds, state
             p, sizes, blueprints, templates[k], seeds[k], rules.profile.shape[1],
             w, state.groups[b], state.resources[b], state.edges[b],
         )  # fmt: skip
+        events.schedule(rules.events, w)
         load.look_ahead(w, rules.profile)
         immune.forget(state.pending[b])
         look_at(rules, tables, state, b, scratch, observations[b], masks[b])
@@ -196,15 +198,15 @@ def explain(rules, tables, state, b, slot, scratch):  # type: ignore[no-untyped-
 
 
 @kernel
-def resample(p, w, resources, key):  # type: ignore[no-untyped-def]
+def resample(p, table, w, groups, resources, key):  # type: ignore[no-untyped-def]
     """Replace what an agent cannot know by a draw from what it can: future luck and hidden state.
 
     Planners get forks only through this: new random streams; hidden vulnerabilities and unseen exposure from their
     arrival rates since the last look (since the episode's start, and as common as it is then, where nobody has
     looked yet); how much of the load is a burst, and the rest of it; a repair's remaining time; wear; what lies
-    behind a late sensor. Totals that hidden things have entered start again from 0, and the seed is forgotten.
-    Scheduled jobs stay: whoever runs the machines knows the schedule, and the observation shows it however far
-    ahead.
+    behind a late sensor; events to come, and when those under way end (that they are is public, as on a status
+    page). Totals that hidden things have entered start again from 0, and the seed is forgotten. Scheduled jobs
+    stay: whoever runs the machines knows the schedule, and the observation shows it however far ahead.
     """
     w.key = key
     w.seed = -1
@@ -212,7 +214,8 @@ def resample(p, w, resources, key):  # type: ignore[no-untyped-def]
     w.reward, w.reward_security, w.reward_total = 0.0, 0.0, 0.0
     draws = stream(key, BELIEF, w.tick)
     own = _WORLDS_OWN
-    load.believe(p, w, uniform(draws, own, 0), uniform(draws, own, 1), uniform(draws, own, 2))
+    known = events.surge(table, w, w.tick - 1)
+    load.believe(p, w, known, uniform(draws, own, 0), uniform(draws, own, 1), uniform(draws, own, 2))
     for i in range(w.n_resources):
         r = resources[i]
         if r.status >= DELETED:
@@ -253,11 +256,12 @@ def resample(p, w, resources, key):  # type: ignore[no-untyped-def]
             r.past_health[k] = r.health
             r.past_utilisation[k] = r.utilisation
             r.past_latency[k] = r.latency
+    events.resample(table, w, groups, resources)
 
 
 @kernel
-def resample_batch(p, state, luck, salt):  # type: ignore[no-untyped-def]
+def resample_batch(p, table, state, luck, salt):  # type: ignore[no-untyped-def]
     """`resample` every world, each with its own key, drawn from `luck` and `salt`."""
     for b in range(state.worlds.shape[0]):
         key = mix(luck ^ mix(np.uint64(salt * 1_000_003 + b + 1)))
-        resample(p[0], state.worlds[b], state.resources[b], key)
+        resample(p[0], table, state.worlds[b], state.groups[b], state.resources[b], key)

@@ -19,7 +19,7 @@ import numpy as np
 from cloudrl.jit import kernel
 
 # One purpose, one family of draws: a change in how often one is used leaves the others alone.
-WORLD, LOAD, FAILURE, SECURITY, DRIFT, OPERATION, SENSOR, BELIEF, POLICY = range(1, 10)
+WORLD, LOAD, FAILURE, SECURITY, DRIFT, OPERATION, SENSOR, BELIEF, POLICY, EVENT_DRAWS = range(1, 11)
 
 _GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 _MIX_1 = np.uint64(0xBF58476D1CE4E5B9)

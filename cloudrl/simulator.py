@@ -20,6 +20,7 @@ from cloudrl.safety.layer import Verdict, new_scratch
 from cloudrl.safety.rules import RULES
 from cloudrl.scenarios.blueprint import Blueprints
 from cloudrl.scenarios.estate import load_estate, with_estate
+from cloudrl.scenarios.events import event_table
 from cloudrl.scenarios.library import shapes, split_of
 from cloudrl.scenarios.profile import sine_profile
 from cloudrl.scenarios.schema import Scenario, params
@@ -91,6 +92,7 @@ class Simulator:
             params=self.params,
             weights=record(self.reward_weights, REWARD),
             profile=np.ascontiguousarray(profile, np.float64),
+            events=event_table(scenario.events),
             allowed_ops=CORE_OPS if self.safety.actions is ActionSet.core else ALL_OPS,
             mode=_MODES[self.safety.mode.value],
             memory_on=memory is not None and memory.config.enabled,
@@ -271,7 +273,7 @@ class Simulator:
         child._allocate(n, self._copies(world, n))
         if luck == "resampled":
             own = self.state.worlds["key"][world] if key is None else key
-            self._kernels.resample(self.params, child.state, np.uint64(own), int(salt))
+            self._kernels.resample(self.params, self.rules.events, child.state, np.uint64(own), int(salt))
         child.observations[:] = self.observations[world]
         child.masks[:] = self.masks[world]
         return child

@@ -23,6 +23,12 @@ MAX_SIZE = 3
 """Sizes 0..3 are 1, 2, 4, 8 vCPU."""
 LAG = 3
 """Longest delay of a metric in ticks."""
+# timed events of a scenario
+SURGE, ALARM_FLOOD, ZONE_LOSS, SERVICE_LOSS, HOLE, LEAK, PRICE = range(7)
+EVENT_NAMES = ("surge", "alarms", "zone", "service", "hole", "leak", "price")
+ANY_KIND, ONE_KIND = -1, -2  # of resource that an event hits, beside the kinds themselves
+MAX_EVENTS = 6
+"""Timed events of one world."""
 
 _f, _i, _b, _u = np.float64, np.int32, np.int8, np.uint64
 
@@ -111,6 +117,21 @@ EDGE = np.dtype(
     align=True,
 )
 
+EVENT = np.dtype(
+    [
+        ("kind", _i),
+        ("on", _i),  # kind of resource, ANY_KIND, ONE_KIND
+        ("start_min", _i),  # ticks
+        ("start_max", _i),
+        ("ticks_min", _i),
+        ("ticks_max", _i),
+        ("strength_low", _f),
+        ("strength_high", _f),
+        ("share", _f),  # of the resources that it can hit
+    ],
+    align=True,
+)
+
 WORLD = np.dtype(
     [
         ("key", _u),  # luck: key of all random streams
@@ -141,6 +162,11 @@ WORLD = np.dtype(
         ("forecast_soon", _f),  # in 30 minutes
         ("served", _f),  # share of traffic served this tick
         ("slow", _f),  # share of it late
+        # timed events, in the order of the scenario's; never observed
+        ("event_start", _i, (MAX_EVENTS,)),  # tick
+        ("event_end", _i, (MAX_EVENTS,)),
+        ("event_strength", _f, (MAX_EVENTS,)),
+        ("event_pick", _f, (MAX_EVENTS,)),  # 0..1: which zone, service or kind
         # guards
         ("changes", _f),  # disruptive operations charged to the change budget
         ("cascade", _b),  # 1 = a cascade runs

@@ -48,13 +48,13 @@ def profile_index(w, profile, ahead):  # type: ignore[no-untyped-def]
 
 
 @kernel
-def believe(p, w, u_burst, u_size, u_rest):  # type: ignore[no-untyped-def]
+def believe(p, w, surge, u_burst, u_size, u_rest):  # type: ignore[no-untyped-def]
     """Split the load over the forecast, which is seen, into noise and a burst, which are not: a draw by Bayes.
 
-    Before any look at the load, the noise is N(0, s^2 / (1 - a^2)), and a burst runs for as large a share of the
-    time as bursts arrive and last.
+    `surge` is a factor on it that is known. Before any look at the load, the noise is N(0, s^2 / (1 - a^2)), and a
+    burst runs for as large a share of the time as bursts arrive and last.
     """
-    excess = math.log(w.load / w.forecast_now) if w.load > 0.0 and w.forecast_now > 0.0 else 0.0
+    excess = math.log(w.load / (w.forecast_now * surge)) if w.load > 0.0 and w.forecast_now > 0.0 else 0.0
     sd = max(1e-9, p.noise_sd / math.sqrt(max(1e-9, 1.0 - p.noise_persistence**2)))
     rate = p.bursts_per_tick * w.burst_factor * 0.5 * (p.burst_ticks_min + p.burst_ticks_max)
     share = rate / (1.0 + rate)

@@ -11,7 +11,7 @@ ALARM_HEALTH = 0.5
 
 
 @kernel
-def read(p, r, i, draws):  # type: ignore[no-untyped-def]
+def read(p, r, i, draws, false_alarm_rate):  # type: ignore[no-untyped-def]
     """Record this tick's metrics of resource `i` and raise its alarm."""
     if p.lag_ticks_max > 0:
         for k in range(LAG, 0, -1):
@@ -22,5 +22,5 @@ def read(p, r, i, draws):  # type: ignore[no-untyped-def]
     r.past_utilisation[0] = r.utilisation
     r.past_latency[0] = r.latency
     troubled = r.status == CRASHED or r.utilisation > ALARM_UTILISATION or r.health < ALARM_HEALTH
-    false = p.false_alarm_rate > 0.0 and uniform(draws, i, 0) < p.false_alarm_rate
+    false = false_alarm_rate > 0.0 and uniform(draws, i, 0) < false_alarm_rate
     r.alarm = 1 if troubled or false else 0

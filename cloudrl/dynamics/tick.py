@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from cloudrl.actions import NOOP
-from cloudrl.dynamics import cascade, drift, failures, flow, load, operations, security, sensors
+from cloudrl.dynamics import cascade, drift, events, failures, flow, load, operations, security, sensors
 from cloudrl.jit import kernel
 from cloudrl.measurements import TICK_HOURS, billed_price, job_pending
 from cloudrl.seeding import DRIFT, FAILURE, SECURITY, SENSOR, stream
@@ -11,8 +11,11 @@ from cloudrl.types import DELETED
 
 
 @kernel
-def tick(p, profile, w, groups, resources, edges, op, slot):  # type: ignore[no-untyped-def]
-    """Advance world `w` by five minutes. `op` on `slot` has been judged; NOOP does nothing."""
+def tick(p, profile, table, w, groups, resources, edges, op, slot):  # type: ignore[no-untyped-def]
+    """Advance world `w` by five minutes. `op` on `slot` has been judged; NOOP does nothing.
+
+    `profile`: the load's; `table`: the scenario's timed events.
+    """
     w.tick_crashes = 0
     w.tick_breaches = 0
     w.tick_labour = 0.0
@@ -22,6 +25,10 @@ def tick(p, profile, w, groups, resources, edges, op, slot):  # type: ignore[no-
     w.changes = max(0.0, w.changes - p.change_refill)
 
     load.advance(p, w, profile)
+    false_alarm_rate = p.false_alarm_rate
+    if table.shape[0] > 0:
+        w.load *= events.surge(table, w, w.tick)
+        false_alarm_rate = events.false_alarm_rate(table, p, w)
     flow.route(p, w, groups, resources, edges)
     flow.propagate(p, w, groups, edges)
     cascade.track(p, w, groups, edges)
@@ -45,7 +52,9 @@ def tick(p, profile, w, groups, resources, edges, op, slot):  # type: ignore[no-
         drift.advance(p, r, i, drift_draws)
         security.advance(p, w, r, i, security_draws)
         operations.advance(r)
-        sensors.read(p, r, i, sensor_draws)
+        sensors.read(p, r, i, sensor_draws, false_alarm_rate)
+    if table.shape[0] > 0:
+        events.strike(table, w, groups, resources)
 
     w.tick_infrastructure = infrastructure * TICK_HOURS
     w.tick_outage = w.value * TICK_HOURS * outage

@@ -7,7 +7,7 @@ import hashlib
 import json
 from dataclasses import asdict, fields, is_dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args, get_type_hints
 
 import yaml
 
@@ -85,11 +85,19 @@ def fill(config: Any, values: dict[str, Any], where: str) -> Any:
         old = getattr(config, key)
         if is_dataclass(old):
             fill(old, value, f"{where}.{key}")
+        elif isinstance(old, list) and is_dataclass(_item(config, key)):
+            items = [fill(_item(config, key)(), v, f"{where}.{key}[{k}]") for k, v in enumerate(value)]
+            setattr(config, key, items)
         else:
             setattr(
                 config, key, float(value) if isinstance(old, float) and isinstance(value, (int, str)) else value
             )
     return config
+
+
+def _item(config: Any, key: str) -> Any:
+    """The type of what a list field holds."""
+    return get_args(get_type_hints(type(config))[key])[0]
 
 
 @functools.cache  # reading the file takes longer than all else that builds a simulator
@@ -144,5 +152,8 @@ def scenario_hash(scenario: Scenario) -> str:
 
         used = fingerprint(scenario)
         scenario = replace(scenario, path="estate")  # where the file lies does not matter
-    text = json.dumps([asdict(scenario), used], sort_keys=True, default=str)
+    values = asdict(scenario)
+    if not scenario.events:  # a scenario without events is what it was before there were any
+        del values["events"]
+    text = json.dumps([values, used], sort_keys=True, default=str)
     return hashlib.sha256(text.encode()).hexdigest()[:12]

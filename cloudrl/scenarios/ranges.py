@@ -7,6 +7,7 @@ from typing import Any
 
 from cloudrl.errors import UserError
 from cloudrl.ranges import AT_LEAST_ONE, POSITIVE, PROBABILITY, Range
+from cloudrl.scenarios.events import check_events
 from cloudrl.scenarios.schema import Scenario
 
 # Every number of a scenario is finite and not negative; these are bound further.
@@ -30,6 +31,8 @@ SCENARIO_RANGES: dict[str, Range] = {
     "labour_factor_low": POSITIVE,
     "burst_factor_low": POSITIVE,
     "utilisation_low": POSITIVE,
+    "ticks_min": AT_LEAST_ONE,
+    "share": PROBABILITY,
 } | dict.fromkeys(
     [
         "diurnal_amplitude", "bursts_per_tick", "stopped_fraction", "unhealthy_capacity_loss", "slow_value_loss",
@@ -56,6 +59,7 @@ def check_scenario(prefix: str, scenario: Scenario) -> None:
             high = numbers.get(key.removesuffix(end_low) + end_high) if key.endswith(end_low) else None
             if high is not None and low > high:
                 raise UserError(f"{key}={low}: must not lie above {key.removesuffix(end_low)}{end_high}={high}")
+    check_events(prefix, scenario.events, scenario.horizon.ticks)
     topology = scenario.topology
     sizes = topology.size_2 + topology.size_4 + topology.size_8
     if abs(sizes - 1) > 1e-6:
@@ -68,6 +72,9 @@ def _numbers(prefix: str, config: Any) -> dict[str, float]:
         key, value = f"{prefix}.{f.name}", getattr(config, f.name)
         if is_dataclass(value):
             out |= _numbers(key, value)
+        elif isinstance(value, list):
+            for k, item in enumerate(value):
+                out |= _numbers(f"{key}[{k}]", item) if is_dataclass(item) else {}
         elif isinstance(value, (int, float)) and not isinstance(value, bool):
             out[key] = value
     return out

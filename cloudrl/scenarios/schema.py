@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from cloudrl.records import record, record_dtype
+from cloudrl.scenarios.events import Event
 
 MAX_DEPENDENCIES_SEEN = 4
 """An observation shows a resource's dependencies up to this many (the heaviest first)."""
@@ -214,6 +215,7 @@ class Scenario:
     sensors: Sensors = field(default_factory=Sensors)
     safety_limits: SafetyLimits = field(default_factory=SafetyLimits)
     win: Win = field(default_factory=Win)
+    events: list[Event] = field(default_factory=list)
     topology: Topology = field(default_factory=Topology)
 
 

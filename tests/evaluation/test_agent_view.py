@@ -103,7 +103,7 @@ def test_the_burst_is_believed_as_often_as_it_is_there() -> None:
         truth.append(sim.state.worlds["burst"] > 1)
         forks = Simulator(scenario, 600)
         forks.state.put(sim.state)
-        forks._kernels.resample(forks.params, forks.state, np.uint64(3), 1)
+        forks._kernels.resample(forks.params, forks.rules.events, forks.state, np.uint64(3), 1)
         belief.append(forks.state.worlds["burst"] > 1)
         w = forks.state.worlds
         np.testing.assert_allclose(w["burst"] * np.exp(w["noise"]) * w["forecast_now"], w["load"], rtol=1e-12)

@@ -44,8 +44,9 @@ class Table:
                 ]
         for name in self.lists:
             for thing, values in zip(things, records[name].tolist(), strict=True):
-                if getattr(thing, name) != values:
-                    out.append(f"{label}{thing.index}.{name}: twin {getattr(thing, name)}, kernel {values}")
+                mine = getattr(thing, name)
+                if mine != values:
+                    out.append(f"{label}{getattr(thing, 'index', '')}.{name}: twin {mine}, kernel {values}")
         return out
 
 

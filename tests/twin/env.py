@@ -16,7 +16,7 @@ from cloudrl.scenarios.profile import sine_profile
 from cloudrl.scenarios.schema import Scenario
 from cloudrl.seeding import TRAIN_SEEDS
 from cloudrl.types import ADMISSIBLE, INVALID, VETOED
-from tests.twin import safety
+from tests.twin import events, safety
 from tests.twin.generator import Shape, create
 from tests.twin.memory import TwinMemory, context
 from tests.twin.model import Resource, World, constants
@@ -47,6 +47,7 @@ class TwinEnv(gymnasium.Env[np.ndarray, int]):
         n_slots: int | None = None,
     ) -> None:
         self.p = constants(scenario)
+        self.events = scenario.events
         self.weights = weights or RewardWeights()
         config = safety_config or SafetyConfig()
         self.mode = config.mode
@@ -70,6 +71,7 @@ class TwinEnv(gymnasium.Env[np.ndarray, int]):
         choices = self.splits[split_of(seed)]
         shape = self.shapes[choices[(mix(seed ^ 0x5EED) >> 17) % len(choices)]]
         self.world = create(self.p, shape, seed, self.profile.period)
+        events.schedule(self.world, self.events)
         self.profile.forecast(self.world)
         self.look()
         return self.observation(), {}

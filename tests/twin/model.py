@@ -7,8 +7,9 @@ from types import SimpleNamespace
 
 from cloudrl.measurements import UNANALYZED_TICKS
 from cloudrl.records import leaves
+from cloudrl.scenarios.events import Event
 from cloudrl.scenarios.schema import Scenario
-from cloudrl.types import LAG, PENDING, QUEUE, RUNNING, STOPPED
+from cloudrl.types import CRASHED, LAG, MAX_EVENTS, PENDING, QUEUE, RUNNING, STOPPED
 from tests.twin.streams import Luck
 
 
@@ -144,6 +145,11 @@ class World:
     forecast_soon: float = 0.0
     served: float = 1.0
     slow: float = 0.0
+    events: list[Event] = field(default_factory=list)
+    event_start: list[int] = field(default_factory=lambda: [0] * MAX_EVENTS)
+    event_end: list[int] = field(default_factory=lambda: [0] * MAX_EVENTS)
+    event_strength: list[float] = field(default_factory=lambda: [0.0] * MAX_EVENTS)
+    event_pick: list[float] = field(default_factory=lambda: [0.0] * MAX_EVENTS)
     changes: float = 0.0
     cascade: bool = False
     cascade_root: Group | None = None
@@ -189,3 +195,14 @@ def billed_price(p: SimpleNamespace, r: Resource) -> float:
     """$ per hour that the resource costs as it is; the caller leaves deleted ones out."""
     price = r.unit_price if r.kind == QUEUE else r.unit_price * r.vcpu
     return price * p.stopped_fraction if r.status == STOPPED else price
+
+
+def crash(w: World, r: Resource, repair_ticks: int, incident: int) -> None:
+    """The resource goes down and loses what it was doing."""
+    r.status = CRASHED
+    r.incident = incident
+    r.busy_ticks = r.overload_ticks = 0
+    r.warmth = 0.0
+    r.repair_ticks = repair_ticks
+    w.crashes += 1
+    w.tick_crashes += 1

@@ -25,8 +25,8 @@ from cloudrl.types import (
     QUEUE,
     RUNNING,
 )
-from tests.twin import operations, traffic
-from tests.twin.model import Resource, World, billed_price
+from tests.twin import events, operations, traffic
+from tests.twin.model import Resource, World, billed_price, crash
 from tests.twin.risk import breach_cost, exploit_intensity, new_vulnerability
 from tests.twin.streams import gaussian, uniform
 
@@ -47,6 +47,7 @@ def tick(p: SimpleNamespace, w: World, profile: traffic.Profile, op: int | None,
     outage = w.load * ((1.0 - w.served) + p.slow_value_loss * w.served * w.slow)
     failure, drift = w.luck.stream(FAILURE, w.tick), w.luck.stream(DRIFT, w.tick)
     security, sensor = w.luck.stream(SECURITY, w.tick), w.luck.stream(SENSOR, w.tick)
+    false_alarms = events.false_alarms(p, w)
     for r in w.resources:
         job_due = r.job_start >= 0 and r.job_start <= w.tick < r.job_start + p.job_ticks
         if r.status == DELETED:
@@ -59,7 +60,9 @@ def tick(p: SimpleNamespace, w: World, profile: traffic.Profile, op: int | None,
         decay(p, r, drift)
         attack(p, w, r, security)
         operations.advance(r)
-        measure(p, r, sensor)
+        measure(p, r, sensor, false_alarms)
+    for r in w.resources:
+        events.strike(w, r)
 
     w.tick_infrastructure = price * TICK_HOURS
     w.tick_outage = w.value * TICK_HOURS * outage
@@ -71,17 +74,6 @@ def tick(p: SimpleNamespace, w: World, profile: traffic.Profile, op: int | None,
     w.traffic += w.load
     w.tick += 1
     profile.forecast(w)
-
-
-def crash(w: World, r: Resource, repair_ticks: int, incident: int) -> None:
-    """The resource goes down and loses what it was doing."""
-    r.status = CRASHED
-    r.incident = incident
-    r.busy_ticks = r.overload_ticks = 0
-    r.warmth = 0.0
-    r.repair_ticks = repair_ticks
-    w.crashes += 1
-    w.tick_crashes += 1
 
 
 def wear(p: SimpleNamespace, w: World, r: Resource, draws: int) -> None:
@@ -154,7 +146,7 @@ def attack(p: SimpleNamespace, w: World, r: Resource, draws: int) -> None:
         crash(w, r, p.breach_isolation_ticks, BREACH_INCIDENT)
 
 
-def measure(p: SimpleNamespace, r: Resource, draws: int) -> None:
+def measure(p: SimpleNamespace, r: Resource, draws: int, false_alarms: float) -> None:
     """Metrics, perhaps late, and the alarm, perhaps false."""
     for past, value in (
         (r.past_health, r.health),
@@ -167,5 +159,5 @@ def measure(p: SimpleNamespace, r: Resource, draws: int) -> None:
         else:
             past[0] = value
     r.alarm = r.status == CRASHED or r.utilisation > ALARM_UTILISATION or r.health < ALARM_HEALTH
-    if p.false_alarm_rate > 0.0 and uniform(draws, r.index, 0) < p.false_alarm_rate:
+    if false_alarms > 0.0 and uniform(draws, r.index, 0) < false_alarms:
         r.alarm = True

@@ -10,6 +10,7 @@ from cloudrl.dynamics.flow import DROP_FROM, DROP_MAX, IDLE_UTILISATION, UTILISA
 from cloudrl.dynamics.load import SOON_TICKS
 from cloudrl.seeding import LOAD
 from cloudrl.types import CACHED, RUNNING
+from tests.twin import events
 from tests.twin.generator import dependency_weight
 from tests.twin.model import Edge, Group, Resource, World
 from tests.twin.operations import downtime
@@ -43,7 +44,7 @@ def arrive(p: SimpleNamespace, w: World, profile: Profile) -> None:
         w.burst_ticks = p.burst_ticks_min + math.floor(spread * uniform(draws, 0, 3))
         w.burst = p.burst_low + (p.burst_high - p.burst_low) * uniform(draws, 0, 4)
     w.forecast_now = profile.load[(w.tick + int(w.phase)) % profile.period]
-    w.load = w.forecast_now * math.exp(w.noise) * w.burst
+    w.load = w.forecast_now * math.exp(w.noise) * w.burst * events.load_factor(w)
 
 
 def flow(p: SimpleNamespace, w: World) -> None:
