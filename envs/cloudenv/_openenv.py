@@ -1,7 +1,7 @@
 """What CloudEnv uses of OpenEnv, imported without Gradio.
 
 `openenv.core` imports Gradio for a page that CloudEnv replaces by its own; that alone takes two of the three
-seconds of a start. OpenEnv works without Gradio (it catches the ModuleNotFoundError), so it is hidden for a moment.
+seconds of a start. OpenEnv works without Gradio (it catches the ModuleNotFoundError): it is hidden for a moment.
 """
 
 from __future__ import annotations

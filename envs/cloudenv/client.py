@@ -33,7 +33,7 @@ class AsyncMyEnv(EnvClient[CloudEnvAction, CloudEnvObservation, CloudEnvState]):
     def sync(self) -> MyEnv:
         """The blocking client around this one, always the same."""
         if self._sync_client is None:
-            self._sync_client = MyEnv(client=self)
+            MyEnv(client=self)  # makes itself the one
         assert isinstance(self._sync_client, MyEnv)
         return self._sync_client
 

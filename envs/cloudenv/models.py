@@ -71,7 +71,16 @@ def _text(value: str) -> str:
     return value
 
 
+def _service(name: str) -> str:
+    try:
+        return AWSService(name)
+    except ValueError:
+        return name
+
+
 Text = Annotated[str, AfterValidator(_text)]
+Service = Annotated[Text, Field(max_length=64), AfterValidator(_service)]
+"""An AWSService where there is one of the name, which is a `str` too; any other text stays what it is."""
 
 
 class CloudEnvAction(Action):
@@ -85,9 +94,7 @@ class CloudEnvAction(Action):
         default=None, max_length=255, description="default: the last one of this session"
     )
     task_id: Text | None = Field(default=None, max_length=255, description="a task or a posted pipeline")
-    service: AWSService | Annotated[Text, Field(max_length=64)] = Field(
-        union_mode="left_to_right", description="such as 's3'"
-    )
+    service: Service = Field(description=f"one of {', '.join(service.value for service in AWSService)}")
     operation: Text = Field(min_length=1, max_length=128, description="such as 'PutBucketPolicy'")
     payload: dict[str, Any] = Field(default_factory=dict, description="arguments of the operation, as in boto3")
 
@@ -105,7 +112,10 @@ class CloudEnvAction(Action):
 
 
 class CloudEnvObservation(Observation):
-    """What the agent sees: the result of its call, the pipeline as it is now, and what is still wrong."""
+    """What the agent sees: the result of its call and the pipeline as it is now; `done` when it is repaired.
+
+    What it should be is not in it: finding that out is the task. The pipeline API's `validate` says it to people.
+    """
 
     task_id: str | None = Field(default=None)
     episode_id: str | None = Field(default=None)
@@ -120,11 +130,9 @@ class CloudEnvObservation(Observation):
     current_pipeline_state: dict[str, Any] = Field(
         default_factory=dict, description="every declared resource as read back from the emulator"
     )
-    diff: list[Any] = Field(
-        default_factory=list, description="what differs from the ideal, extras included; empty when done"
-    )
+    truncated: bool = Field(default=False, description="the steps of the task are used up, unrepaired")
 
-    @field_serializer("operation_result", "current_pipeline_state", "diff")
+    @field_serializer("operation_result", "current_pipeline_state")
     def _encode(self, value: Any) -> Any:
         return encode_bytes(value)
 

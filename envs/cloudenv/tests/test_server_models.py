@@ -53,7 +53,7 @@ DEEP: dict[str, Any] = {}
 for _ in range(40):
     DEEP = {"a": DEEP}
 
-BAD = {
+BAD: dict[str, dict[str, Any]] = {
     "no operation": {"operation": ""},
     "operation of a wrong type": {"operation": 3},
     "a field that does not exist": {"resource": "x"},

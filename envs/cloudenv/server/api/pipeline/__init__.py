@@ -1,0 +1,1 @@
+"""`/api/pipelines`: the life of a pipeline, from POST to DELETE."""
