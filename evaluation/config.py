@@ -15,11 +15,11 @@ from cloudrl.safety.config import SafetyConfig
 
 
 @dataclass
-class EndpointSettings:
-    """How language models behind an OpenAI-compatible server are asked (agents `endpoint:<url>#<model>`)."""
+class LanguageSettings:
+    """How language models are asked (agents `endpoint:<url>#<model>` and `llm:<folder>`)."""
 
     attempts: int = 1  # rows per model: more than one for pass^k
-    timeout: float = 60.0  # seconds per request
+    timeout: float = 60.0  # seconds per request to an endpoint
     retries: int = 2  # after the first try, for what may pass: time-outs, 429, 5xx
     concurrency: int = 8  # requests at once
     temperature: float = 0.0
@@ -29,12 +29,12 @@ class EndpointSettings:
     thinks: bool = False  # the model may open with a <think> block
 
     def __post_init__(self) -> None:
-        check_ranges("endpoint", self, _ENDPOINT_RANGES)
+        check_ranges("language", self, _LANGUAGE_RANGES)
         if self.style not in ("compact", "full"):
-            raise UserError(f"endpoint.style={self.style}: say compact or full")
+            raise UserError(f"language.style={self.style}: say compact or full")
 
 
-_ENDPOINT_RANGES = {
+_LANGUAGE_RANGES = {
     "attempts": Range(low=1, high=100, whole=True),
     "timeout": POSITIVE,
     "retries": Range(low=0, high=10, whole=True),
@@ -54,7 +54,7 @@ class EvalConfig:
     reward: RewardWeights = field(default_factory=RewardWeights)
     safety: SafetyConfig = field(default_factory=SafetyConfig)
     memory: MemoryConfig = field(default_factory=lambda: MemoryConfig(enabled=False))
-    endpoint: EndpointSettings = field(default_factory=EndpointSettings)
+    language: LanguageSettings = field(default_factory=LanguageSettings)
     ledger: bool = True  # count unnecessary disruptive actions by counterfactuals
     cache: bool = True  # read and write what was played before
     report: bool = True  # write report.html, report.md and report.json

@@ -26,12 +26,13 @@ from cloudrl.cli import command
 from cloudrl.errors import UserError
 from cloudrl.memory.immune import ImmuneMemory
 from cloudrl.scenarios.schema import Scenario
-from evaluation import summary
+from evaluation import terminal
 from evaluation.agents.entry import Context, Entry
 from evaluation.agents.registry import find
 from evaluation.block import Conditions, Outcome, blocks
 from evaluation.cache import Cache, Rows
 from evaluation.config import EvalConfig
+from evaluation.report.summary import summarise
 from evaluation.results import NOOP, ORACLE, AgentResult, Results
 from evaluation.run_folder import write_run
 from evaluation.schedule import Task, play
@@ -46,12 +47,13 @@ def main(config: EvalConfig) -> float:
     """Evaluate, print the table and write the run folder. Returns the mean score of the last agent."""
     results, timing = evaluate(config)
     folder = write_run(config, results, timing)
-    summary.show(results, timing)
+    summary = summarise(results)
+    terminal.show(summary, timing)
     print(f"\nrun folder   {folder}")
     failed = [agent.name for agent in results if not agent.ok]
     if failed:
         raise UserError(f"{len(failed)} of {len(results.agents)} agents failed: {', '.join(failed)}")
-    return summary.last_score(results)
+    return terminal.last_figure(summary, list(results.agents)[-1])
 
 
 def evaluate(config: EvalConfig) -> tuple[Results, Timing]:
@@ -59,7 +61,7 @@ def evaluate(config: EvalConfig) -> tuple[Results, Timing]:
     scenario = find_scenario(config.suite)
     seeds = find_seeds(config.seeds, scenario)
     conditions = Conditions(
-        Context(scenario, config.endpoint, config.safety.actions),
+        Context(scenario, config.language, config.safety.actions),
         config.reward,
         config.safety,
         _memory(config),

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from cloudrl.safety.config import ActionSet
 from cloudrl.scenarios.schema import Scenario
-from evaluation.config import EndpointSettings
+from evaluation.config import LanguageSettings
 from evaluation.suites import bare
 
 _ROOT = Path(__file__).resolve().parents[2]
@@ -20,7 +20,7 @@ class Context:
     """What an agent may depend on besides the words of its spec."""
 
     scenario: Scenario
-    endpoint: EndpointSettings = field(default_factory=EndpointSettings)
+    language: LanguageSettings = field(default_factory=LanguageSettings)
     actions: ActionSet = ActionSet.full
 
 

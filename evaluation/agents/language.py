@@ -13,8 +13,9 @@ import numpy as np
 
 from cloudrl.llm.parse import Code, parse
 from cloudrl.llm.prompt import Messages, Prompter
-from cloudrl.safety.config import ActionSet
+from cloudrl.scenarios.schema import params
 from evaluation.agents.agent import View
+from evaluation.agents.entry import Context
 from evaluation.metrics import REJECTED
 
 
@@ -36,22 +37,19 @@ class LanguageAgent:
     Args:
         name: title of its row.
         ask: who answers.
-        prompter: how a world is put into words.
-        actions: the action set in use.
-        thinks: a reply may open with a <think> block.
+        context: the scenario, and how a world is put into words.
     """
 
-    def __init__(
-        self,
-        name: str,
-        ask: Ask,
-        prompter: Prompter,
-        *,
-        actions: ActionSet = ActionSet.full,
-        thinks: bool = False,
-    ) -> None:
+    def __init__(self, name: str, ask: Ask, context: Context) -> None:
         self.name = name
-        self._ask, self._prompter, self._actions, self._thinks = ask, prompter, actions, thinks
+        self._ask, self._actions, self._thinks = ask, context.actions, context.language.thinks
+        self._prompter = Prompter(
+            params(context.scenario)[0],
+            context.scenario.horizon.ticks,
+            context.language.style,
+            allowed=context.language.allowed,
+            actions=context.actions,
+        )
         self._codes = np.zeros((0, len(Code)), np.int64)
         self._tokens = np.zeros((0, 2), np.int64)
 

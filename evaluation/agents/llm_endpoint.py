@@ -18,11 +18,10 @@ from urllib.parse import urlsplit
 import httpx
 
 from cloudrl.errors import UserError
-from cloudrl.llm.prompt import Messages, Prompter
-from cloudrl.scenarios.schema import params
+from cloudrl.llm.prompt import Messages
 from evaluation.agents.entry import Context, Entry, code_of
 from evaluation.agents.language import LanguageAgent, Reply
-from evaluation.config import EndpointSettings
+from evaluation.config import LanguageSettings
 
 KEY = "OPENAI_API_KEY"
 _PASSING = {408, 409, 425, 429, 500, 502, 503, 504}
@@ -44,7 +43,7 @@ class Endpoint:
         seed: sent along, so that attempts differ where the server samples.
     """
 
-    def __init__(self, base_url: str, model: str, settings: EndpointSettings, seed: int = 0) -> None:
+    def __init__(self, base_url: str, model: str, settings: LanguageSettings, seed: int = 0) -> None:
         self.base_url, self.model, self.settings, self.seed = base_url.rstrip("/"), model, settings, seed
         self._key = os.environ.get(KEY, "")
         local = urlsplit(base_url).hostname in ("127.0.0.1", "localhost", "::1")
@@ -129,7 +128,7 @@ def split(argument: str) -> tuple[str, str, int]:
 
 def describe(argument: str, context: Context) -> Entry:
     url, model, attempt = split(argument)
-    asked = {k: v for k, v in asdict(context.endpoint).items() if k not in ("timeout", "retries", "concurrency")}
+    asked = {k: v for k, v in asdict(context.language).items() if k not in ("timeout", "retries", "concurrency")}
     code = code_of("cloudrl/llm/*.py", "evaluation/agents/language.py", "evaluation/agents/llm_endpoint.py")
     name = model if attempt == 1 else f"{model} ({attempt})"
     return Entry(
@@ -139,18 +138,4 @@ def describe(argument: str, context: Context) -> Entry:
 
 def build(argument: str, context: Context) -> LanguageAgent:
     url, model, attempt = split(argument)
-    settings = context.endpoint
-    prompter = Prompter(
-        params(context.scenario)[0],
-        context.scenario.horizon.ticks,
-        settings.style,
-        allowed=settings.allowed,
-        actions=context.actions,
-    )
-    return LanguageAgent(
-        model,
-        Endpoint(url, model, settings, seed=attempt - 1),
-        prompter,
-        actions=context.actions,
-        thinks=settings.thinks,
-    )
+    return LanguageAgent(model, Endpoint(url, model, context.language, seed=attempt - 1), context)

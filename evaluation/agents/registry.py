@@ -68,7 +68,7 @@ def find(specs: Sequence[str], context: Context) -> list[Entry]:
     for spec in specs:
         wanted += SETS.get(spec, (ALIASES.get(spec, spec),))
     entries: list[Entry] = []
-    for spec in _attempts(dict.fromkeys(wanted), context.endpoint.attempts):
+    for spec in _attempts(dict.fromkeys(wanted), context.language.attempts):
         kind, argument = _kind(spec, context)
         entry = replace(kind.describe(argument, context), spec=spec)
         if any(entry.name == other.name for other in entries):

@@ -15,7 +15,7 @@ from cloudrl.errors import UserError
 from evaluation.agents.entry import Context
 from evaluation.agents.language import LanguageAgent
 from evaluation.agents.llm_endpoint import Endpoint, EndpointError, build, describe, split
-from evaluation.config import EndpointSettings
+from evaluation.config import LanguageSettings
 from evaluation.metrics import Recorder
 from evaluation.rollout import play_episodes
 from tests.evaluation.openai_server import Answer, completion, serving
@@ -28,7 +28,7 @@ NOOP_REPLY = '{"action": "NOOP"}'
 
 def played(spec_of: Any, **settings: Any) -> tuple[LanguageAgent, Recorder]:
     scenario = load_scenario("easy", {"horizon.ticks": TICKS})
-    agent = build(spec_of.spec().partition(":")[2], Context(scenario, EndpointSettings(**settings)))
+    agent = build(spec_of.spec().partition(":")[2], Context(scenario, LanguageSettings(**settings)))
     recorder = Recorder()
     play_episodes(agent, scenario, SEEDS, on_tick=recorder)
     return agent, recorder
@@ -84,7 +84,7 @@ def test_replies_come_in_order_and_several_requests_are_under_way() -> None:
         return completion(str(k))
 
     with serving(answer) as server:
-        ask = Endpoint(server.url, "m", EndpointSettings(concurrency=4))
+        ask = Endpoint(server.url, "m", LanguageSettings(concurrency=4))
         replies = ask([[{"role": "user", "content": str(k)}] for k in range(24)])
         assert [reply.text for reply in replies] == [str(k) for k in range(24)]
         assert 2 <= server.most_at_once <= 4
@@ -93,7 +93,7 @@ def test_replies_come_in_order_and_several_requests_are_under_way() -> None:
 def test_what_may_pass_is_tried_again() -> None:
     answers = iter([(503, "busy"), (429, "slow down"), completion(NOOP_REPLY)])
     with serving(lambda body: next(answers)) as server:
-        assert Endpoint(server.url, "m", EndpointSettings(retries=2))([CHAT])[0].text == NOOP_REPLY
+        assert Endpoint(server.url, "m", LanguageSettings(retries=2))([CHAT])[0].text == NOOP_REPLY
         assert len(server.requests) == 3
 
 
@@ -113,7 +113,7 @@ def test_what_may_pass_is_tried_again() -> None:
 def test_a_server_that_cannot_be_used_is_named(answer: Answer, tries: int, message: str) -> None:
     with serving(lambda body: answer) as server:
         with pytest.raises(EndpointError, match=message) as caught:
-            Endpoint(server.url, "m", EndpointSettings(retries=1))([CHAT] * 3)
+            Endpoint(server.url, "m", LanguageSettings(retries=1))([CHAT] * 3)
         assert server.url in str(caught.value) and "\n" not in str(caught.value)
         assert len(server.requests) >= tries
 
@@ -122,25 +122,25 @@ def test_waiting_is_bounded() -> None:
     with serving(lambda body: (time.sleep(1.0), completion(NOOP_REPLY))[1]) as server:
         start = time.perf_counter()
         with pytest.raises(EndpointError, match=r"no answer within 0\.1 s \(2 tries\)"):
-            Endpoint(server.url, "m", EndpointSettings(timeout=0.1, retries=1))([CHAT])
+            Endpoint(server.url, "m", LanguageSettings(timeout=0.1, retries=1))([CHAT])
         assert time.perf_counter() - start < 0.9
 
 
 def test_nobody_there() -> None:
     with pytest.raises(EndpointError, match=r"127\.0\.0\.1:9/v1: cannot be reached"):
-        Endpoint("http://127.0.0.1:9/v1", "m", EndpointSettings(retries=0))([CHAT])
+        Endpoint("http://127.0.0.1:9/v1", "m", LanguageSettings(retries=0))([CHAT])
 
 
 def test_an_answer_without_text_or_usage_is_an_empty_reply() -> None:
     body = json.dumps({"choices": [{"message": {"content": None}}], "usage": None})
     with serving(lambda _: (200, body)) as server:
-        assert Endpoint(server.url, "m", EndpointSettings())([CHAT])[0] == ("", 0, 0)
+        assert Endpoint(server.url, "m", LanguageSettings())([CHAT])[0] == ("", 0, 0)
 
 
 def test_the_key_is_sent_and_never_shown(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OPENAI_API_KEY", "sk-secret")
     with serving(lambda body: (400, "your key sk-secret is wrong")) as server:
-        ask = Endpoint(server.url, "m", EndpointSettings())
+        ask = Endpoint(server.url, "m", LanguageSettings())
         with pytest.raises(EndpointError) as caught:
             ask([CHAT])
         assert server.requests[0]["authorization"] == "Bearer sk-secret"
@@ -163,7 +163,7 @@ def test_identity_follows_what_is_asked() -> None:
     scenario = load_scenario("easy")
 
     def identity(argument: str = "http://h/v1#m", **settings: Any) -> str:
-        return describe(argument, Context(scenario, EndpointSettings(**settings))).identity
+        return describe(argument, Context(scenario, LanguageSettings(**settings))).identity
 
     assert identity() == identity(timeout=5.0, retries=0, concurrency=1)
     others = [
