@@ -58,7 +58,7 @@ def twins(  # type: ignore[no-untyped-def]
             disrupted[b, t] = w.disruptions > before
             if actions[b, t] == noop or (disruptive_only and not disrupted[b, t]):
                 continue
-            rejected = twin.invalid + twin.vetoed
+            rejected = twin.invalid + twin.vetoed - twin.violations
             act(rules, tables, aside, 0, noop, scratch)
             while twin.tick < ticks:
                 act(rules, tables, aside, 0, actions[b, twin.tick], scratch)
@@ -66,7 +66,7 @@ def twins(  # type: ignore[no-untyped-def]
             parts[b, t, 1] = twin.outage
             parts[b, t, 2] = twin.exposure
             parts[b, t, 3] = twin.labour
-            lost[b, t] = twin.invalid + twin.vetoed - rejected
+            lost[b, t] = twin.invalid + twin.vetoed - twin.violations - rejected
 
 
 @dataclass(frozen=True)

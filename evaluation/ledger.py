@@ -31,7 +31,6 @@ from cloudrl.scenarios.schema import Scenario
 from cloudrl.simulator import Simulator
 from evaluation.agents.entry import Context
 from evaluation.agents.registry import build, find
-from evaluation.config import EndpointSettings
 from evaluation.counterfactual import worths
 from evaluation.metrics import Recorder
 from evaluation.replay import rules_of
@@ -171,8 +170,8 @@ def main(config: LedgerConfig) -> float:
     for ledger, bill in zip(found, bills if bills is not None else ()):
         if ledger.bill != bill:
             raise UserError(
-                f"the replay of world {ledger.seed} costs ${ledger.bill:.4f}, {config.run} says ${bill:.4f}: it was "
-                f"made by another version of the simulator; leave out run=... to play '{config.agent}' again"
+                f"the replay of world {ledger.seed} costs ${ledger.bill:.4f}, {config.run} says ${bill:.4f}: "
+                f"another version of the simulator made it; leave out run=... to play '{config.agent}' again"
             )
     console = Console()
     console = console if console.is_terminal else Console(width=120)
@@ -198,7 +197,7 @@ def _played(config: LedgerConfig) -> Played:
         return _from_run(config.run, config.agent, config.seed)
     scenario = find_scenario(config.suite)
     seeds = find_seeds(config.seed, scenario)
-    context = Context(scenario, EndpointSettings(), config.safety.actions)
+    context = Context(scenario, actions=config.safety.actions)
     entries = find([config.agent], context)
     if len(entries) != 1:
         raise UserError(f"agent={config.agent}: is {len(entries)} agents; name one")
@@ -271,8 +270,8 @@ def sentences(found: Sequence[Ledger]) -> list[str]:
     out = [f"Bill ${bill:.2f}, ${idle:.2f} if nothing is done: {_money(idle - bill)} saved{mean}."]
     if any(x.entries for x in found):
         out.append(
-            f"Each decision for itself: {_money(alone)} in all. The other {_money(together)} are what decisions do "
-            f"together: one that makes another possible counts twice, two that do the same work count for nothing."
+            f"Each decision for itself: {_money(alone)} in all. The other {_money(together)} are what decisions "
+            f"do together: one that makes another possible counts twice, two that do the same count for nothing."
         )
     return out
 
