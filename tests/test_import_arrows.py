@@ -41,6 +41,7 @@ SETTINGS = {"config", "compose", "cli", "runs"}
 TOP = {"policies", "llm", "curriculum"}
 SCHEMAS = {
     "scenarios.schema", "scenarios.ranges", "scenarios.estate", "reward.weights", "safety.config", "memory.config",
+    "llm.config",
 }  # fmt: skip
 """The dataclasses of siblings, free of behaviour, and the file that a scenario may point to."""
 

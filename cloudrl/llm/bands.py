@@ -2,7 +2,7 @@
 
 A need says what a cure would gain until the end of the episode: the stake that the observation states, less
 labour, less the traffic that the cure would interrupt now, in baseline ticks. Like the observation it knows seen
-facts and public constants, nothing else.
+facts and public constants, nothing else. It does not ask the mask: a need may be vetoed.
 """
 
 from __future__ import annotations
@@ -143,6 +143,8 @@ def _resource_bands(o, w, labour, out):  # type: ignore[no-untyped-def]
     if job:
         out[5] = 1 + (1 if ahead <= _JOB_SOON else 0) + (1 if ahead <= _JOB_NOW else 0)
     out[6] = _reached(o[_RISK], _RISK_EDGES)
+    if o[_BUSY] > 0.0:  # nothing can be done with it now
+        return
     gains = _gains(o, w, labour, idle, running, job, ahead)
     for k in range(len(gains)):
         out[_N_PATCH + k] = _passed(gains[k], GAIN_EDGES)
@@ -150,26 +152,31 @@ def _resource_bands(o, w, labour, out):  # type: ignore[no-untyped-def]
 
 @kernel
 def _gains(o, w, labour, idle, running, job, ahead):  # type: ignore[no-untyped-def]
-    """Baseline ticks that each of NEEDS would gain."""
+    """Baseline ticks that each of NEEDS would gain; 0 for what makes no sense in the state it is in."""
     dollar, down, price = _ticks(w[_W_LABOUR]), _ticks(o[_S_DOWN]), _ticks(o[_S_PRICE])
     stop = delete = shrink = 0.0
-    if idle and o[_CRITICAL] == 0.0 and o[_DATA] == 0.0:
+    if idle and o[_CRITICAL] == 0.0:
         left = max(1.0, 288.0 * w[_W_LEFT])
         if running and (o[_VM] > 0.0 or o[_DATABASE] > 0.0):
             resting = min(1.0, max(0.0, ahead / left)) if job else 1.0
             labours = 2.0 if job else 1.0  # before its job it has to be started again
             stop = _STOP_SAVES * price * resting - labours * labour[7] * dollar
-        if not job:
+        if not job and o[_DATA] == 0.0:
             delete = price - labour[8] * dollar
-    elif o[_PEAK] < _SHRINKABLE:
+    elif not idle and o[_PEAK] < _SHRINKABLE:
         shrink = _ticks(o[_S_HALF]) - labour[6] * dollar - down
     cut_over = 0.0 if o[_QUEUE] > 0.0 else down
+    patch = analyze = encrypt = 0.0
+    if running:
+        patch = _ticks(o[_S_PATCH]) - labour[0] * dollar - down
+        analyze = _ticks(o[_S_ANALYZE]) - labour[1] * dollar
+        encrypt = _ticks(o[_S_ENCRYPT]) - labour[4] * dollar - cut_over
     return (
-        _ticks(o[_S_PATCH]) - labour[0] * dollar - down,
-        _ticks(o[_S_ANALYZE]) - labour[1] * dollar,
+        patch,
+        analyze,
         _ticks(o[_S_ROTATE]) - labour[2] * dollar,
         _ticks(o[_S_RESTRICT]) - labour[3] * dollar,
-        _ticks(o[_S_ENCRYPT]) - labour[4] * dollar - cut_over,
+        encrypt,
         _ticks(o[_S_LOG]) - labour[5] * dollar,
         shrink,
         stop if stop >= delete else 0.0,

@@ -10,18 +10,22 @@ Every word is one token of the usual vocabularies, and the longest prompt of eig
 
 from __future__ import annotations
 
-from functools import cache
+from functools import cache, lru_cache
 
 import numpy as np
 
-from cloudrl.actions import OP_NAMES
 from cloudrl.llm.bands import FACT, GAIN_BANDS, NEEDS, RESOURCE_FACTS, WORLD_FACTS
 from cloudrl.llm.recall import Hint
 
-SYSTEM = "You run a cloud. Answer with one JSON action."
+SYSTEM = "Answer with one JSON action."
 HINTS = 2
 _NAMED = ("health", "load", "job")
 """Facts whose bands say nothing without their name."""
+_OPS = (
+    *("analyze", "patch", "encrypt", "rotate", "restart", "shrink", "stop", "delete"),
+    *("start", "grow", "log", "restrict"),
+)
+"""A word per operation, by its number."""
 _UNSAID = "risk"  # the hints say more
 _FIRST_NEED = FACT[NEEDS[0]]
 
@@ -33,7 +37,7 @@ def compact(resources: np.ndarray, world: np.ndarray, remembered: list[Hint]) ->
         if row[0] >= 0:
             lines.append(f"r{slot} {_resource(tuple(row))}")
     if remembered:
-        lines.append("avoid " + " ".join(f"{OP_NAMES[h.op].lower()} r{h.slot}" for h in remembered))
+        lines.append("avoid " + " ".join(f"{_OPS[h.op]} r{h.slot}" for h in remembered))
     return "\n".join(lines)
 
 
@@ -46,7 +50,7 @@ def _world(bands: tuple[int, ...]) -> str:
     return " ".join(words)
 
 
-@cache
+@lru_cache(50_000)
 def _resource(bands: tuple[int, ...]) -> str:
     """There are few different lines: each is made once."""
     words = []

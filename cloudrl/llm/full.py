@@ -130,7 +130,7 @@ def _resource(see: dict[str, float], calls: list[int], dollars: float) -> list[s
     stakes = [
         f"{cure} {stake_to_ticks(see[stake]) * dollars:.2f}"
         for stake, cure in _STAKES.items()
-        if stake_to_ticks(see[stake]) * dollars >= 0.005
+        if stake_to_ticks(see[stake]) * dollars >= 0.005 and (see["idle"] or stake != "stake_price")
     ]
     if stakes:
         parts.append(f"would save until the end, $: {', '.join(stakes)}")
@@ -142,10 +142,10 @@ def _resource(see: dict[str, float], calls: list[int], dollars: float) -> list[s
 def _security(see: dict[str, float]) -> list[str]:
     known = round(4 * see["known_count"])
     return [
-        f"{known} known vulnerabilities (EPSS {see['known_epss']:.2f}, worst CVSS {10 * see['known_cvss']:.1f})"
+        f"known vulnerabilities {known} (EPSS {see['known_epss']:.2f}, worst CVSS {10 * see['known_cvss']:.1f})"
         if known
         else "no known vulnerability",
-        f"analysed {144 * see['since_analyze'] * TICK_HOURS:.0f} h ago",
+        f"not analysed for {144 * see['since_analyze'] * TICK_HOURS:.0f} h",
         f"credentials {90 * see['credential_age']:.0f} days old",
         ("encrypted" if see["encrypted"] else "not encrypted"),
         ("logs" if see["logging"] else "no logs"),

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from cloudrl.actions import N_OPS
+from cloudrl.actions import DISRUPTIVE_OPS, N_OPS
 from cloudrl.llm.bands import split
 from cloudrl.memory.config import MemoryConfig
 from cloudrl.memory.immune import Tables
@@ -15,6 +15,8 @@ from cloudrl.observation import RESOURCE_COLUMN
 
 _WORTH_SAYING = 0.1
 """Probability of a bad outcome from which an operation is mentioned: twice the prior's."""
+_DISRUPTIVE = (DISRUPTIVE_OPS >> np.arange(N_OPS)) & 1 == 1
+"""The others break nothing: that a breach followed on better logging says where it was needed."""
 
 
 class Hint(NamedTuple):
@@ -27,13 +29,13 @@ class Hint(NamedTuple):
 
 
 def hints(observations: np.ndarray, tables: Tables, config: MemoryConfig, top: int) -> list[list[Hint]]:
-    """The `top` most dangerous operations of each world, the worst first."""
+    """The `top` most dangerous disruptive operations of each world, the worst first."""
     bad = tables.bad.reshape(N_CONTEXTS, N_EVENTS)[:, :N_OPS]
     if not bad.any():
         return [[] for _ in observations]
     cases = bad + tables.good.reshape(N_CONTEXTS, N_EVENTS)[:, :N_OPS]
     probability = (bad + config.prior_bad) / (cases + config.prior_bad + config.prior_good)
-    probability = np.where((bad > 0) & (probability >= _WORTH_SAYING), probability, 0.0)
+    probability = np.where(_DISRUPTIVE & (bad > 0) & (probability >= _WORTH_SAYING), probability, 0.0)
     where = contexts(observations)
     found = np.where(where[..., None] >= 0, probability[where], 0.0).reshape(len(where), -1)
     order = np.argsort(-found, axis=1, kind="stable")[:, :top]
