@@ -191,10 +191,14 @@ def main(argv: Sequence[str] | None = None) -> None:
     elif args.against is not None:
         parser.error("--against is for one run; with two, say --agents <of the first> <of the second>")
     else:
-        found = between(first, Results.read(args.other), args.agents, args.run, args.other)
+        second = Results.read(args.other)
+        check_comparable(first, second, args.run, args.other)
+        found = between(first, second, args.agents, "A", "B")
     if args.json:
         print(json.dumps([asdict(c) | {"real": c.real, "sentence": c.sentence()} for c in found], indent=2))
         return
+    if args.other is not None:
+        print(f"A is {args.run}\nB is {args.other}")
     if len(found) > 3:
         console = Console()
         console = console if console.is_terminal else Console(width=130)

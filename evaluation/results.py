@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import io
 import json
+import zipfile
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
@@ -129,8 +130,8 @@ class AgentResult:
 class Results:
     """All agents of one run on the same worlds.
 
-    `oracle`: $ of the clairvoyant search in each world, (B,); None, with the reason in `no_oracle`, where nobody has
-    searched: then there are savings but no scores.
+    `oracle`: $ of the clairvoyant search in each world, (B,); None, with the reason in `no_oracle`, where nobody
+    has searched: then there are savings but no scores.
     """
 
     suite: Suite
@@ -202,12 +203,16 @@ class Results:
             raise UserError(f"{file}: not valid json; run the evaluation again") from None
         if not isinstance(data, dict) or data.get("format") != FORMAT:
             raise UserError(f"{file}: not results of this version of Cloud-RL (format {FORMAT})")
+        where = file
         try:
             results = cls._from(data)
             results.check()
-            results._read_actions(file.with_name(ACTIONS_FILE))
-        except (KeyError, TypeError, ValueError) as error:
-            raise UserError(f"{file}: damaged: {error}; run the evaluation again") from None
+            where = file.with_name(ACTIONS_FILE)
+            results._read_actions(where)
+            results.check()
+        except (KeyError, TypeError, ValueError, AttributeError, zipfile.BadZipFile) as error:
+            reason = f"no {error}" if isinstance(error, KeyError) else str(error)
+            raise UserError(f"{where}: damaged: {reason}; run the evaluation again") from None
         return results
 
     @classmethod
@@ -238,6 +243,8 @@ class Results:
             for name, values in [*agent.metrics.items(), ("ops", agent.ops), ("actions", agent.actions)]:
                 if values is not None and len(values) != worlds:
                     raise ValueError(f"agent '{agent.name}' has {len(values)} rows of {name} for {worlds} worlds")
+                if values is not None and values.dtype.kind not in "biuf":
+                    raise ValueError(f"agent '{agent.name}' has something else than numbers as {name}")
         if self.oracle is not None and self.oracle.shape != (worlds,):
             raise ValueError(f"{len(self.oracle)} oracle bills for {worlds} worlds")
 
