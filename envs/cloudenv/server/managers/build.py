@@ -17,20 +17,34 @@ class BuildEngine:
 
     def __init__(self, account: Account) -> None:
         self._account = account
+        self._where = ""
 
-    def build(self, graph: Graph) -> None:
-        """Everything the graph declares; raises PipelineError with the resource at which it failed."""
-        where = ""
+    def build(self, graph: Graph, ideal: Graph | None = None) -> None:
+        """Everything the graph declares; raises PipelineError with the resource at which it failed.
+
+        A broken pipeline may be in a state that AWS lets nobody enter: logs go to a bucket whose policy no
+        longer takes them. It is then built right first, by the `ideal`, and broken afterwards, as in life.
+        """
         try:
             for node in graph.creation_order():
-                where = node.id
+                self._where = node.id
                 self.run(node.type.create_call(node.name, _values(node)))
-            for node, name in graph.property_order():
-                where = f"{node.id}: {name}"
-                for call in _change(node, name, Api(self._account, node.type.service)):
-                    self.run(call)
+            try:
+                self._put(graph.property_order())
+            except ApiError:
+                if ideal is None:
+                    raise
+                there = {node.key for node in graph}
+                self._put([(node, name) for node, name in ideal.property_order() if node.key in there])
+                self._put(graph.property_order())
         except ApiError as e:
-            raise PipelineError(f"{where}: {self._account.backend.name} refused to build it: {e}") from None
+            raise PipelineError(f"{self._where}: {self._account.backend.name} refused to build it: {e}") from None
+
+    def _put(self, order: list[tuple[Node, str]]) -> None:
+        for node, name in order:
+            self._where = f"{node.id}: {name}"
+            for call in _change(node, name, Api(self._account, node.type.service)):
+                self.run(call)
 
     def run(self, call: Call) -> None:
         self._account.call(call.service, call.operation, call.payload)

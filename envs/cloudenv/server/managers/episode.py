@@ -69,7 +69,7 @@ class Episode:
         self._now = Observer(self._account, [node.type.service for graph in graphs for node in graph])
         self._guard = Guard(self._account, task.ideal_graph)
         try:
-            self._engine.build(task.broken_graph)
+            self._engine.build(task.broken_graph, task.ideal_graph)
             try:
                 self._now.read_all()
             except ApiError as e:

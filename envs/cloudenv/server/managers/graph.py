@@ -18,6 +18,7 @@ from dataclasses import dataclass, field
 from graphlib import CycleError, TopologicalSorter
 from typing import Any
 
+from ..providers.aws.capabilities import unsupported
 from ..providers.aws.description import ResourceType
 from ..providers.aws.errors import PipelineError
 from ..providers.aws.registry import SERVICES, closest, resource_type
@@ -66,6 +67,15 @@ class Graph:
 
     def by_key(self) -> dict[Key, Node]:
         return {node.key: node for node in self}
+
+    def missing_in(self, emulator: str) -> list[str]:
+        """What the graph declares that an emulator does not have: empty when it can be built there."""
+        return [
+            f"{node.id}: {prop}: {why}"
+            for node in self
+            for prop in node.wanted
+            if (why := unsupported(emulator, node.type.service, node.type.kind, prop))
+        ]
 
     def creation_order(self) -> list[Node]:
         """Every resource after those that its creation needs; raises PipelineError for a circle."""

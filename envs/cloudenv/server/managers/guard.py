@@ -81,10 +81,14 @@ class Guard:
         """A name for a new resource that has none: a declared one that is missing, or the next free number."""
         taken = now.names(kind.service, kind.kind)
         parameter = kind.name_param or kind.id_param
-        if kind.created_name(payload) is None and kind.name_in is None:
+        if kind.created_name(payload) is None:
             missing = [n.name for n in self._ideal if n.type is kind and n.name not in taken]
             free = (f"{kind.kind.replace('_', '-')}-{i}" for i in range(1, MAX_EXTRAS + 2))
-            payload[parameter] = missing[0] if missing else next(name for name in free if name not in taken)
+            name = missing[0] if missing else next(name for name in free if name not in taken)
+            if kind.put_name is not None:
+                kind.put_name(payload, name)
+            else:
+                payload[parameter] = name
         name = kind.created_name(payload)
         if not isinstance(name, str):
             raise ApiError("ValidationException", f"{parameter} must be a string")

@@ -68,8 +68,9 @@ class FaultSite:
 
 @dataclass(frozen=True)
 class Fault:
-    """One way in which a property goes wrong. `breaks(value, site)` gives the broken value, or None: not
-    applicable.
+    """One way in which a property goes wrong: `breaks(value, site)` gives the broken value.
+
+    A fault does not apply where it changes nothing; None, where that is not the property's `empty`, says so too.
     """
 
     id: str
@@ -133,6 +134,10 @@ class ResourceType:
     """Parameter of the create call that holds the name, when it is another one"""
     name_in: Callable[[Mapping[str, Any]], Any] | None = None
     """Finds the name in the payload of the create call, where it is not a parameter of its own"""
+    put_name: Callable[[dict[str, Any], str], None] | None = None
+    """Puts a default name there"""
+    id_list_param: str = ""
+    """Parameter of operations that take several of them"""
     id_prefix: str = ""
     """For resources whose id the emulator chooses: `sg`, `i`, `vol`, or `uuid`"""
     id_path: tuple[str, ...] = ()
@@ -176,7 +181,10 @@ class ResourceType:
 
     def find(self, payload: Mapping[str, Any], names: Iterable[str]) -> str | None:
         """Which of the names the payload of an operation means: by name, ARN, URL or id."""
-        value = payload.get(self.id_param)
+        value = payload.get(self.id_param, payload.get(self.name_param))
+        several = payload.get(self.id_list_param)
+        if value is None and isinstance(several, list) and len(several) == 1:
+            value = several[0]
         for name in names:
             if value in (name, self.identifier(name), self.arn(name)):
                 return name

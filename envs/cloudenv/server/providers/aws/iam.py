@@ -54,7 +54,7 @@ def _meaning(value: list[Any]) -> Any:
 
 
 def _admin(value: list[Any], site: FaultSite) -> Any:
-    return _named([{**value[0], "statements": [policy.ADMIN]}, *value[1:]]) if value else None
+    return _named([{**value[0], "statements": [policy.ADMIN]}, *value[1:]]) if value else value
 
 
 def _second(value: list[Any], site: FaultSite) -> Any:
@@ -83,7 +83,7 @@ def _fewer(value: list[Any], site: FaultSite) -> Any:
                 less = {**s, "Action": [a for a in s["Action"] if a != action]}
                 changed = [*p["statements"][:j], less, *p["statements"][j + 1 :]]
                 return _named([*value[:i], {**p, "statements": changed}, *value[i + 1 :]])
-    return None
+    return value
 
 
 def _elsewhere(value: list[Any], site: FaultSite) -> Any:
@@ -101,10 +101,9 @@ def _elsewhere(value: list[Any], site: FaultSite) -> Any:
 
 def _changed(value: list[Any], change: Any) -> Any:
     if not value or not value[0]["statements"]:
-        return None
+        return value
     first = value[0]["statements"]
-    broken = _named([{**value[0], "statements": [change(first[0]), *first[1:]]}, *value[1:]])
-    return broken if _meaning(broken) != _meaning(value) else None
+    return _named([{**value[0], "statements": [change(first[0]), *first[1:]]}, *value[1:]])
 
 
 def _anybody(value: list[Any], site: FaultSite) -> Any:
@@ -117,8 +116,7 @@ def _stranger(value: list[Any], site: FaultSite) -> Any:
 
 
 def _wrong_service(value: list[Any], site: FaultSite) -> Any:
-    broken = trust("ec2.amazonaws.com")
-    return broken if policy.meaning(value) != policy.meaning(broken) else None
+    return trust("ec2.amazonaws.com")
 
 
 ROLE = ResourceType(
@@ -213,7 +211,7 @@ ROLE = ResourceType(
                     "IAM_PERMISSION_LOST",
                     "the role's policy is gone",
                     ("WIRING.2",),
-                    lambda v, s: [] if v else None,
+                    lambda value, site: [],
                     "hard",
                 ),
                 Fault("IAM_ACTION_LOST", "one action is missing from the policy", ("WIRING.2",), _fewer, "hard"),

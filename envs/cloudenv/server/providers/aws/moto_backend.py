@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import threading
 from collections.abc import Callable
@@ -36,6 +37,8 @@ class MotoBackend(Backend):
             "use_docker": False
         }  # functions answer with a canned result; no code runs
         default_user_config["batch"] = {"use_docker": False}
+        # 1,300 images per account cost 200 ms, and megabytes; instances may name any image without them
+        os.environ.setdefault("MOTO_EC2_LOAD_DEFAULT_AMIS", "false")
         self._routes: dict[str, list[tuple[re.Pattern[str], Handler]]] = {}
         self._routes_lock = threading.Lock()
 

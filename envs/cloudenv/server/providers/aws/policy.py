@@ -35,7 +35,7 @@ def statements(document: Any) -> list[dict[str, Any]]:
 
 def document(listed: list[dict[str, Any]]) -> str:
     """The json text of a policy document."""
-    return json.dumps({"Version": "2012-10-17", "Statement": listed})
+    return json.dumps({"Version": "2012-10-17", "Statement": _collapsed(listed)})
 
 
 def meaning(listed: list[dict[str, Any]]) -> list[str]:
@@ -165,6 +165,24 @@ def _condition(value: Any) -> str:
 
 def _listed(value: Any) -> list[Any]:
     return value if isinstance(value, list) else [value]
+
+
+def _collapsed(value: Any, key: str = "Statement") -> Any:
+    """Lists of one become the one, as people write it; moto looks for log delivery in this form only."""
+    if isinstance(value, dict):
+        return {k: _collapsed(v, k) for k, v in value.items()}
+    if isinstance(value, list):
+        items = [_collapsed(v, "") for v in value]
+        return items[0] if len(items) == 1 and key != "Statement" else items
+    return value
+
+
+def collapsed(text: Any) -> Any:
+    """A document's text with lists of one written as the one; anything else is returned as it is."""
+    try:
+        return json.dumps(_collapsed(json.loads(text), ""))
+    except (TypeError, ValueError):
+        return text
 
 
 def _text(value: Any) -> str:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import difflib
 
-from . import iam, s3, sqs
+from . import dynamodb, ec2, iam, lambda_function, s3, sqs
 from .description import ResourceType, Service
 from .errors import PipelineError
 
-SERVICES: dict[str, Service] = {m.SERVICE.name: m.SERVICE for m in (iam, s3, sqs)}
+SERVICES: dict[str, Service] = {m.SERVICE.name: m.SERVICE for m in (dynamodb, ec2, iam, lambda_function, s3, sqs)}
 
 
 def service(name: str) -> Service:

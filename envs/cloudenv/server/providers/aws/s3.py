@@ -45,7 +45,7 @@ def _denies_plain_http(statement: dict[str, Any]) -> bool:
 
 def _without_tls(value: list[Any], site: FaultSite) -> Any:
     kept = [s for s in value if not _denies_plain_http(s)]
-    return kept if len(kept) < len(value) else None
+    return kept
 
 
 def _opened(value: list[Any], site: FaultSite) -> Any:
@@ -70,7 +70,7 @@ def _shared(value: list[Any], site: FaultSite) -> Any:
 
 def _no_log_delivery(value: list[Any], site: FaultSite) -> Any:
     kept = [s for s in value if _DELIVERY not in s.get("Principal", {}).get("Service", [])]
-    return kept if len(kept) < len(value) else None
+    return kept
 
 
 # public access block
@@ -191,8 +191,8 @@ def _put_notifications(name: str, want: list[Any], raw: Any) -> list[Call]:
 
 
 def _narrowed(value: list[Any], site: FaultSite) -> Any:
-    if not value or value[0].get("suffix") == ".tmp":
-        return None
+    if not value:
+        return value
     return _parse_notifications([{**value[0], "suffix": ".tmp"}, *value[1:]])
 
 
@@ -434,6 +434,9 @@ SERVICE = Service(
         "PutBucketVersioning": _check_versioning,
         "PutBucketLogging": _check_logging,
         "PutBucketNotificationConfiguration": _check_notifications,
+    },
+    complete={
+        "PutBucketPolicy": lambda payload, api: {**payload, "Policy": policy.collapsed(payload.get("Policy"))}
     },
     params={
         "CreateBucket": frozenset({"Bucket"}),

@@ -86,7 +86,7 @@ def _wrong_dead_letters(value: Any, site: FaultSite) -> Any:
     others = [
         a for a in site.others.values() if ":sqs:" in a and value and a not in (value["target"], arn(site.name))
     ]
-    return {**value, "target": site.rng.choice(sorted(others))} if value and others else None
+    return {**value, "target": site.rng.choice(sorted(others))} if value and others else value
 
 
 # encryption
@@ -131,14 +131,12 @@ def _opened(value: list[Any], site: FaultSite) -> Any:
 
 
 def _without_senders(value: list[Any], site: FaultSite) -> Any:
-    kept = [s for s in value if not s.get("Principal", {}).get("Service")]
-    return kept if len(kept) < len(value) else None
+    return [s for s in value if not s.get("Principal", {}).get("Service")]
 
 
 def _without_source(value: list[Any], site: FaultSite) -> Any:
     """The service may send for anybody: the condition on its source is gone."""
-    broken = [{k: v for k, v in s.items() if k != "Condition"} for s in value]
-    return policy.statements(broken) if broken != value else None
+    return policy.statements([{k: v for k, v in s.items() if k != "Condition"} for s in value])
 
 
 QUEUE = ResourceType(
@@ -239,7 +237,7 @@ QUEUE = ResourceType(
                     "SQS_VISIBILITY_TOO_SHORT",
                     "messages come back while they are still worked on",
                     ("WIRING.5",),
-                    lambda value, site: 5 if value > 5 else None,
+                    lambda value, site: min(value, 5),
                     "medium",
                 ),
             ),
@@ -253,7 +251,7 @@ QUEUE = ResourceType(
                     "SQS_RETENTION_SHORT",
                     "messages are dropped after a minute",
                     ("WIRING.11",),
-                    lambda value, site: 60 if value > 60 else None,
+                    lambda value, site: min(value, 60),
                 ),
             ),
         ),

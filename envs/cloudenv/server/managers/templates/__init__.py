@@ -1,0 +1,10 @@
+"""Pipelines that are right: what the task bank and the generator break."""
+
+from __future__ import annotations
+
+from . import compute, serverless, storage
+from .template import Names, Template
+
+TEMPLATES: dict[str, Template] = {t.name: t for m in (storage, serverless, compute) for t in m.TEMPLATES}
+
+__all__ = ["TEMPLATES", "Names", "Template"]
