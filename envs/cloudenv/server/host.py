@@ -7,13 +7,14 @@ all play "ep-1"; HTTP requests share the scope HTTP, so that one `curl` finds th
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 from ..models import CloudEnvAction, CloudEnvObservation
 from .api.pipeline.store import PipelineStore
-from .episode_pool import EpisodePool, PoolFull
 from .errors import ApiProblem
 from .managers.episode import Episode, StepOutcome, check_task
+from .managers.episodes import EpisodeStore, TooManyEpisodes
 from .managers.task import Task
 from .providers.aws.backend import Backend, default_backend
 from .providers.aws.errors import ApiError, BackendError, PipelineError
@@ -33,18 +34,9 @@ class EpisodeHost:
         self.settings = settings
         self.backend = backend or default_backend()
         self.pipelines = PipelineStore(settings.max_pipelines)
-        self.episodes = EpisodePool(settings.max_episodes, settings.idle_seconds, clock)
-
-    def build(self, task: Task, episode_id: str = "check", seed: int | None = None) -> Episode:
-        """An episode that nobody else knows. Raises ApiProblem when the task or the emulator does not allow it."""
-        try:
-            return Episode(episode_id, task, backend=self.backend, seed=seed)
-        except PipelineError as error:
-            raise ApiProblem(422, "PipelineError", str(error)) from None
-        except ApiError as error:
-            raise ApiProblem(503, error.code, error.message) from None
-        except BackendError as error:
-            raise ApiProblem(503, "EmulatorUnavailable", str(error)) from None
+        self.episodes = EpisodeStore(
+            self.backend, limit=settings.max_episodes, ttl=settings.idle_seconds, clock=clock
+        )
 
     def initialize(
         self, scope: str, episode_id: str, action: CloudEnvAction, seed: int | None = None
@@ -66,32 +58,40 @@ class EpisodeHost:
         if episode is None:
             return refused(action, "EpisodeNotInitialized", self._not_initialized(episode_id))
         if action.task_id not in (None, episode.task.id):
-            text = f"episode {episode.id!r} plays task {episode.task.id!r}, not {action.task_id!r}"
+            text = f"episode {episode_id!r} plays task {episode.task.id!r}, not {action.task_id!r}"
             return refused(action, "TaskMismatch", text, episode)
         return observation(episode, episode.act(action.service, action.operation, action.payload))
 
     def open(self, scope: str, episode_id: str, task: Task, seed: int | None) -> Episode:
         """Build an episode and keep it; one of the same name ends first. Raises ApiProblem."""
         try:
-            return self.episodes.create(f"{scope}/{episode_id}", lambda: self.build(task, episode_id, seed))
-        except PoolFull as error:
+            with _problems():
+                return self.episodes.create(_key(scope, episode_id), task, seed)
+        except TooManyEpisodes as error:
             raise ApiProblem(429, "TooManyEpisodes", str(error)) from None
 
     def find(self, scope: str, episode_id: str | None) -> Episode | None:
         """An episode that is open; asking for it counts as using it."""
-        return self.episodes.get(f"{scope}/{episode_id}")
+        return self.episodes.get(_key(scope, episode_id)) if episode_id else None
 
     def end(self, scope: str, episode_id: str) -> bool:
         """Close an episode and free its account; False when there is none."""
-        return self.episodes.close(f"{scope}/{episode_id}")
+        return self.episodes.close(_key(scope, episode_id))
 
     def check(self, task: Task) -> None:
         """Build both pipelines once. Raises ApiProblem when one cannot be built or the ideal not be reached."""
-        try:
+        with _problems():
             check_task(task, self.backend)
-        except PipelineError as error:
-            raise ApiProblem(422, "PipelineError", f"{task.id}: {error}") from None
-        self.build(task).close()
+        self.materialized(task)
+
+    def materialized(self, task: Task) -> StepOutcome:
+        """How the pipeline is when an episode begins. Raises ApiProblem."""
+        with _problems():
+            episode = Episode("materialized", task, backend=self.backend)
+        try:
+            return episode.observe()
+        finally:
+            episode.close()
 
     def close(self) -> None:
         """End every episode."""
@@ -113,11 +113,32 @@ class EpisodeHost:
         return f"{which} has not begun, has ended, or was idle too long. {self.welcome()}"
 
 
+def _key(scope: str, episode_id: str) -> str:
+    return f"{scope}/{episode_id}"
+
+
+def _episode_id(episode: Episode) -> str:
+    return episode.id.partition("/")[2]
+
+
+@contextmanager
+def _problems() -> Iterator[None]:
+    """What keeps an episode from being built, as an ApiProblem."""
+    try:
+        yield
+    except PipelineError as error:
+        raise ApiProblem(422, "PipelineError", str(error)) from None
+    except ApiError as error:
+        raise ApiProblem(503, error.code, error.message) from None
+    except BackendError as error:
+        raise ApiProblem(503, "EmulatorUnavailable", str(error)) from None
+
+
 def observation(episode: Episode, outcome: StepOutcome, instruction: str = "") -> CloudEnvObservation:
     """What the agent sees of an outcome: all but the diff, which would tell it the solution."""
     return CloudEnvObservation(
         task_id=episode.task.id,
-        episode_id=episode.id,
+        episode_id=_episode_id(episode),
         step_count=outcome.step_count,
         instruction=instruction,
         operation_result=outcome.operation_result,

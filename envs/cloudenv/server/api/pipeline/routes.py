@@ -115,11 +115,7 @@ def router(host: EpisodeHost) -> APIRouter:
         """Compare with the ideal: the episode `episode_id` as it is now, or the pipeline as it is materialized."""
         task = host.pipelines.task(pipeline_id)
         if episode_id is None:
-            episode = host.build(task)
-            try:
-                outcome = episode.observe()
-            finally:
-                episode.close()
+            outcome = host.materialized(task)
         else:
             found = host.find(HTTP, episode_id)
             if found is None or found.task.id != task.id:
