@@ -38,6 +38,14 @@ from evaluation.run_folder import write_run
 from evaluation.schedule import Task, play
 from evaluation.suites import SEED_WORDS, facts, find_scenario, find_seeds
 
+try:
+    from evaluation.oracle_data import oracle_bills
+except ModuleNotFoundError:  # TODO: until it is there
+
+    def oracle_bills(scenario: Scenario, seeds: np.ndarray) -> tuple[np.ndarray | None, str]:
+        return None, "there is no oracle yet"
+
+
 Timing = dict[str, dict[str, float]]
 """By agent: seconds of processor or waiting time that its worlds took, when they were played, and per decision."""
 
@@ -140,11 +148,6 @@ def _oracle(
     scenario: Scenario, seeds: np.ndarray, agents: dict[str, AgentResult]
 ) -> tuple[np.ndarray | None, str]:
     """Bills of the oracle: those that ship, or those of an oracle that was played here; or why there are none."""
-    try:
-        from evaluation.oracle_data import oracle_bills
-    except ModuleNotFoundError:  # TODO: until it is there
-        return None, "there is no oracle yet"
-
     bills, why = oracle_bills(scenario, seeds)
     played = agents.get(ORACLE)
     if bills is None and played is not None and played.ok:

@@ -109,16 +109,21 @@ def _drop_later_blocks(failed: Task, futures: dict[Future[Outcome], Task]) -> No
 
 
 def _each_alone(conditions: Conditions, tasks: Sequence[Task]) -> Iterator[tuple[Task, Outcome]]:
-    """After a process died: the rest one at a time, each in a process of its own, to find whose fault it was."""
+    """After a process died: the rest one at a time, so that it is known whose fault the next death is."""
     failed: set[int] = set()
-    for task in tasks:
-        outcome = Outcome({})
-        if task.agent not in failed:
-            with _pool(1, conditions) as pool:
+    pool: ProcessPoolExecutor | None = None
+    try:
+        for task in tasks:
+            outcome = Outcome({})
+            if task.agent not in failed:
+                pool = pool or _pool(1, conditions)
                 try:
                     outcome = pool.submit(_work, task).result()
                 except BrokenProcessPool:
-                    outcome = Outcome({}, DIED)
-        if outcome.error:
-            failed.add(task.agent)
-        yield task, outcome
+                    outcome, pool = Outcome({}, DIED), None
+            if outcome.error:
+                failed.add(task.agent)
+            yield task, outcome
+    finally:
+        if pool is not None:
+            pool.shutdown()
