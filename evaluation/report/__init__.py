@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 from cloudrl.errors import UserError
@@ -18,12 +19,13 @@ __all__ = ["Summary", "summarise", "write_report"]
 def write_report(folder: str | Path, out: str | Path | None = None) -> Path:
     """Write the report of the results in `folder` into `out` (default: the same folder). Returns report.html.
 
-    The same results give the same bytes. Raises UserError: no results there.
+    The same results give the same bytes, but for wall times from timing.json. Raises UserError: no results there.
     """
     results = Results.read(folder)
-    target = Path(out or (Path(folder) if Path(folder).is_dir() else Path(folder).parent))
+    results_folder = Path(folder) if Path(folder).is_dir() else Path(folder).parent
+    target = Path(out or results_folder)
     target.mkdir(parents=True, exist_ok=True)
-    summary = summarise(results)
+    summary = summarise(results, _timing(results_folder))
     shown: dict[str, list[Episode]] = {}
     reason = ""
     try:
@@ -35,3 +37,12 @@ def write_report(folder: str | Path, out: str | Path | None = None) -> Path:
     html = target / "report.html"
     write_atomic(html, page(summary, shown, reason))
     return html
+
+
+def _timing(folder: Path) -> dict[str, dict[str, float]]:
+    """Wall times by agent, where they were written down."""
+    try:
+        found = json.loads((folder / "timing.json").read_text())
+    except (OSError, ValueError):
+        return {}
+    return found if isinstance(found, dict) else {}

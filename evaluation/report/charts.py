@@ -122,14 +122,13 @@ def reward_against_score(summary: Summary) -> str:
     bend = np.arcsinh(y / scale)  # linear near 0, logarithmic far off
     pad = 0.06 * (bend.max() - bend.min() or 1.0)
     x_low, x_high = _padded(x)
-    ticks = _round_rewards(float(y.min()), float(y.max()))
     plot = Plot(
         (x_low, x_high), (float(bend.min()) - pad, float(bend.max()) + pad),
         f"mean training reward against mean {measure_name(summary)} of {len(rows)} agents; rank correlation "
         f"{number(summary.rank_correlation, 2)}",
         height=340,
         x_ticks=labelled_ticks(x_low, x_high, 6),
-        y_ticks=[(float(np.arcsinh(t / scale)), number(t, 0)) for t in ticks],
+        y_ticks=_bent_ticks(float(y.min()), float(y.max()), scale, 0.08 * float(bend.max() - bend.min())),
         x_title=f"mean {measure_name(summary)}", y_title="mean training reward of an episode, baseline ticks",
     )  # fmt: skip
     places = _apart((x - x_low) / (x_high - x_low), (bend - plot.y[0]) / (plot.y[1] - plot.y[0]))
@@ -165,9 +164,15 @@ def _padded(values: np.ndarray) -> tuple[float, float]:
     return low - pad, high + pad
 
 
-def _round_rewards(low: float, high: float) -> list[float]:
-    steps = [m * 10.0**e for e in range(0, 6) for m in (1, 3)]
-    return [t for t in [*(-s for s in reversed(steps)), 0.0, *steps] if low <= t <= high][-8:]
+def _bent_ticks(low: float, high: float, scale: float, apart: float) -> list[tuple[float, str]]:
+    """Round rewards in [low, high] on an axis of arcsinh(reward / scale), at least `apart` from each other."""
+    steps = [m * 10.0**e for e in range(6) for m in (1, 3)]
+    out: list[tuple[float, str]] = []
+    for value in [*(-s for s in reversed(steps)), 0.0, *steps]:
+        where = float(np.arcsinh(value / scale))
+        if low <= value <= high and (not out or where - out[-1][0] >= apart):
+            out.append((where, number(value, 0)))
+    return out
 
 
 # ---- action mix ------------------------------------------------------------------------------------------------

@@ -21,7 +21,13 @@ def markdown(summary: Summary) -> str:
     )
     lines += ["", "Brackets: 95 % bootstrap interval over worlds. \N{WHITE DIAMOND} sees the future.", ""]
     lines += [f"- **{column.title}**: {column.hint}" for column in columns]
-    lines += ["", "## Gates", "", "Beside the score, never averaged into it; mean per episode, * = missed.", ""]
+    lines += [
+        "",
+        "## Gates",
+        "",
+        "Beside the score, never averaged into it; mean per episode, * = gate missed.",
+        "",
+    ]
     headings = gate_headings(summary)
     lines += _table(
         ["agent", *(heading for heading, _ in headings)],

@@ -128,9 +128,9 @@ def _gate_table(summary: Summary) -> str:
     caption = (
         "Mean per episode. Gates stand beside the score and are never averaged into it; \N{BALLOT X} = missed."
     )
-    entries = "".join(f"<li>{escape(h)}: {escape(hint)}</li>" for h, hint in headings if hint)
+    entries = "".join(f"<dt>{escape(h)}</dt><dd>{escape(hint)}</dd>" for h, hint in headings)
     return _table("Gates", caption, head, "".join(body)) + (
-        f"<details><summary>What the gates ask for</summary><ul class=plainlist>{entries}</ul></details>"
+        f"<details><summary>What the columns mean and the gates ask for</summary><dl>{entries}</dl></details>"
     )
 
 
@@ -157,8 +157,8 @@ def _episodes(summary: Summary, episodes: dict[str, list[Episode]], missing: str
     for row in summary.agents:
         if row.name not in episodes:
             continue
-        shown = "".join(f"{timeline(row.name, e, _score_text(summary, e))}" for e in episodes[row.name])
-        short = ", ".join(f"{e.which} ${number(e.bill, 2)}" for e in episodes[row.name])
+        shown = "".join(f"{timeline(row.name, e, _measured(summary, e))}" for e in episodes[row.name])
+        short = ", ".join(f"{e.which}: {_measured(summary, e)}" for e in episodes[row.name])
         open_now = " open" if row is summary.best else ""
         out.append(
             f"<details{open_now}><summary>{escape(row.name)}<span>{short}</span></summary>"
@@ -167,13 +167,17 @@ def _episodes(summary: Summary, episodes: dict[str, list[Episode]], missing: str
     return "".join(out)
 
 
-def _score_text(summary: Summary, episode: Episode) -> str:
+def _measured(summary: Summary, episode: Episode) -> str:
+    """Score of an episode, or what it saved."""
     results = summary.results
-    if summary.measure != "score" or results.noop is None or results.oracle is None:
-        return ""
+    if results.noop is None:
+        return f"bill ${number(episode.bill, 2)}"
     world = int((results.seeds == episode.seed).argmax())
-    score = scores(np.array([episode.bill]), results.noop[[world]], results.oracle[[world]])
-    return f"score {number(float(score[0]), 1)}, "
+    noop = results.noop[[world]]
+    if summary.measure == "score" and results.oracle is not None:
+        score = scores(np.array([episode.bill]), noop, results.oracle[[world]])
+        return f"score {number(float(score[0]), 1)}"
+    return f"saved ${number(float(noop[0]) - episode.bill, 2)}"
 
 
 def _made(summary: Summary) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -58,6 +59,7 @@ class Row:
     ops: dict[str, float] = field(default_factory=dict)  # mean count per episode
     missed_gates: list[str] = field(default_factory=list)
     pass_power: dict[int, float] = field(default_factory=dict)  # by k; passing = the bill is at most the runbook's
+    ms_per_decision: float | None = None  # wall time; not in report.json, which is the same every time
 
     @property
     def ok(self) -> bool:
@@ -90,8 +92,8 @@ class Summary:
         return next((row for row in self.agents if not row.clairvoyant), None)
 
 
-def summarise(results: Results) -> Summary:
-    """Every figure of the report, the same for the same results."""
+def summarise(results: Results, timing: Mapping[str, Mapping[str, float]] | None = None) -> Summary:
+    """Every figure of the report, the same for the same results; `timing` by agent, as in timing.json."""
     noop, oracle = results.noop, results.oracle
     scored = np.zeros(len(results.seeds), bool)
     if noop is not None and oracle is not None:
@@ -103,6 +105,8 @@ def summarise(results: Results) -> Summary:
     rows.sort(key=lambda row: (not row.ok, not row.clairvoyant, -_centre(row), row.name, row.runs))
     for number, row in enumerate((r for r in rows if r.ok), 1):
         row.number = number
+    for row in rows:
+        row.ms_per_decision = (timing or {}).get(row.name, {}).get("ms_per_decision")
     played = [row for row in rows if row.ok and row.runs == 1]
     agreement = None
     if len(played) > 2:
@@ -247,4 +251,4 @@ def _plain_row(row: Row) -> dict[str, Any]:
             return {str(k): simple(v) for k, v in value.items()}
         return value
 
-    return {key: simple(value) for key, value in vars(row).items()}
+    return {key: simple(value) for key, value in vars(row).items() if key != "ms_per_decision"}

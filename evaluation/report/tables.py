@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from evaluation.metrics import GATES
+from evaluation.metrics import GATES, METRICS
 from evaluation.report.summary import Row, Summary
 from evaluation.report.words import NONE, interval, number
 from evaluation.statistics import Interval
@@ -98,29 +98,36 @@ class GateCell:
 
 _GATE_COLUMNS: tuple[tuple[str, str, str, int, float], ...] = (
     # heading, figure, gate that it decides, digits, factor
-    ("traffic served %", "served", "service", 2, 100.0),
-    ("late or lost ticks", "slo_breaches", "", 1, 1.0),
-    ("data losses", "data_losses", "data", 2, 1.0),
-    ("rule violations", "violations", "safety", 2, 1.0),
-    ("forbidden requests", "vetoed", "asking", 2, 1.0),
-    ("senseless requests", "invalid", "asking", 2, 1.0),
+    ("served %", "served", "service", 2, 100.0),
+    ("late ticks", "slo_breaches", "", 1, 1.0),
+    ("data lost", "data_losses", "data", 2, 1.0),
+    ("rules broken", "violations", "safety", 2, 1.0),
+    ("vetoed", "vetoed", "asking", 2, 1.0),
+    ("invalid", "invalid", "asking", 2, 1.0),
     ("disruptions", "disruptions", "", 1, 1.0),
-    ("unnecessary", "unnecessary", "calm", 1, 1.0),
+    ("unneeded", "unnecessary", "calm", 1, 1.0),
     ("cascades", "cascades", "", 2, 1.0),
     ("crashes", "crashes", "", 2, 1.0),
-    ("hours exposed", "exposure_hours", "", 1, 1.0),
+    ("exposed hours", "exposure_hours", "", 1, 1.0),
     ("breaches", "breaches", "", 2, 1.0),
     ("valid JSON %", "json_valid", "json", 1, 100.0),
 )
 
 
 def gate_headings(summary: Summary) -> list[tuple[str, str]]:
-    """(heading, what is asked for) of the figures that at least one agent has."""
+    """(heading, what it means and what the gate asks for) of the figures that at least one agent has."""
     out = []
     for heading, figure, gate, _, _ in _GATE_COLUMNS:
         if any(figure in row.means for row in summary.agents):
-            out.append((heading, GATES[gate].text if gate else ""))
+            text = METRICS[figure].text
+            out.append((heading, f"{text}. Gate: {GATES[gate].text}" if gate else text))
+    if _timed(summary):
+        out.append(("ms per decision", "wall time, one decision in one world"))
     return out
+
+
+def _timed(summary: Summary) -> bool:
+    return any(row.ms_per_decision is not None for row in summary.agents)
 
 
 def gate_cells(summary: Summary, row: Row) -> list[GateCell]:
@@ -134,4 +141,7 @@ def gate_cells(summary: Summary, row: Row) -> list[GateCell]:
         else:
             text = number(factor * row.means[figure].mean, digits)
             out.append(GateCell(text, gate in row.missed_gates if gate else None))
+    if _timed(summary):
+        spent = row.ms_per_decision
+        out.append(GateCell(NONE if spent is None else f"{spent:.2g}" if spent < 100 else number(spent, 0)))
     return out

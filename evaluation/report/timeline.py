@@ -17,10 +17,10 @@ TICKS_PER_HOUR = 12
 BIN = 6  # ticks of a bar of dollars: half an hour
 
 
-def timeline(name: str, episode: Episode, score: str) -> str:
-    """One episode of an agent; `score` is text such as "score 61.2"."""
+def timeline(name: str, episode: Episode, measured: str) -> str:
+    """One episode of an agent; `measured` is text such as "score 61.2"."""
     strips = [_traffic(name, episode), _money(name, episode), _actions(name, episode)]
-    head = f"The {episode.which} world, seed {episode.seed}: {score}${number(episode.bill, 2)}"
+    head = f"The {episode.which} world, seed {episode.seed}: {measured}, bill ${number(episode.bill, 2)}"
     return f"<div><h3>{escape(head)}</h3>{''.join(strips)}{_worths(episode)}</div>"
 
 
