@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
+import numpy as np
 import pytest
 
+from cloudrl.actions import PATCH
 from cloudrl.compose import load_scenario
 from cloudrl.errors import UserError
 from cloudrl.policies.scripted import ScriptedPolicy, baselines
+from evaluation.agents.agent import View
 from evaluation.agents.entry import Context, code_of
-from evaluation.agents.registry import ALIASES, SETS, build, find
+from evaluation.agents.registry import ALIASES, KINDS, SETS, build, find
 from evaluation.config import LanguageSettings
 from evaluation.economics import DEGENERATE
+from evaluation.rollout import play_episodes
 
 EASY = Context(load_scenario("easy"))
 
@@ -109,3 +114,35 @@ def test_what_is_no_agent_fails_when_it_is_made(tmp_path: Path, monkeypatch: pyt
         (entry,) = find([spec], EASY)
         with pytest.raises(UserError, match=message):
             build(entry, EASY)
+
+
+def test_the_agent_of_the_docs_plays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The ten lines of docs/benchmark.md, as a person would paste them."""
+    page = (Path(__file__).resolve().parents[2] / "docs" / "benchmark.md").read_text()
+    (code,) = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
+    assert len([line for line in code.splitlines() if line.strip()]) <= 10
+    (tmp_path / "my_agents.py").write_text(code)
+    monkeypatch.syspath_prepend(tmp_path)
+    medium = Context(load_scenario("medium", {"horizon.ticks": 100}))
+    (entry,) = find(["python:my_agents:PatchWhatIsKnown"], medium)
+    seeds = np.arange(10_000, 10_010)
+    assert play_episodes(build(entry, medium), medium.scenario, seeds).operations.sum() == 0  # nobody analyses
+
+    class AnalyseFirst:
+        name = "analyse r0 to r11, then patch"
+
+        def act(self, view: View) -> np.ndarray:
+            if view.tick < 12:
+                return np.where(view.masks[:, 12 * view.tick], 12 * view.tick, view.noop)
+            return build(entry, medium).act(view)  # type: ignore[union-attr, no-any-return, call-arg, arg-type]
+
+    played = play_episodes(AnalyseFirst(), medium.scenario, seeds)
+    assert played.ops is not None and played.ops[:, PATCH].sum() > 0 and not played.vetoed.any()
+
+
+def test_the_page_names_every_agent_and_set() -> None:
+    page = (Path(__file__).resolve().parents[2] / "docs" / "benchmark.md").read_text()
+    for name in [*(p.name for p in baselines("CloudOps-Easy")), *ALIASES, *SETS, "greedy", "mpc", "oracle"]:
+        assert f"`{name}`" in page, name
+    for kind in KINDS:
+        assert f"`{kind}:" in page, kind
