@@ -1,0 +1,67 @@
+"""Whole episodes of a language model and of its baselines: the only judge of a run."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from cloudrl.policies import scripted
+from cloudrl.scenarios.schema import Scenario
+from cloudrl.seeding import VALIDATION_SEEDS
+from evaluation.agents.llm_agent import CheckpointAgent
+from evaluation.agents.lm_files import LanguageModel
+from evaluation.rollout import Episodes, play_episodes
+from trainers.llm.config import GRPOConfig
+
+TUNING_START = VALIDATION_SEEDS.start + 5_000
+"""Worlds on which checkpoints are compared; the final table uses others."""
+
+
+class Played(NamedTuple):
+    """Episodes of a language model."""
+
+    episodes: Episodes
+    json_valid: float
+    admissible: float
+
+
+class Judge:
+    """Plays worlds of one scenario, always the same ones."""
+
+    def __init__(self, config: GRPOConfig, scenario: Scenario, n_worlds: int, start: int = TUNING_START) -> None:
+        self.config, self.scenario = config, scenario
+        self.seeds = start + np.arange(n_worlds)
+
+    def play(self, agent: Any) -> Episodes:
+        return play_episodes(
+            agent, self.scenario, self.seeds, reward=self.config.reward, safety=self.config.safety
+        )
+
+    def language(self, language: LanguageModel, temperature: float) -> Played:
+        """Sampled (`temperature` > 0) or likeliest replies."""
+        training = language.model.training
+        language.model.eval()
+        agent = CheckpointAgent.of(
+            language, self.scenario, self.scenario.slots, temperature=temperature,
+            actions=self.config.safety.actions,
+        )  # fmt: skip
+        episodes = self.play(agent)
+        language.model.train(training)
+        counts = agent.counts()
+        replies = counts["replies"].sum()
+        valid = float((counts["json_valid"] * counts["replies"]).sum() / replies)
+        rejected = (episodes.vetoed + episodes.invalid).sum()
+        return Played(episodes, valid, valid - float(rejected / replies))
+
+    def best_constant(self) -> tuple[str, Episodes]:
+        """The operation that earns most if it is played over and over."""
+        played = {name: self.play(agent) for name, agent in constants().items()}
+        name = max(played, key=lambda key: float(played[key].reward.mean()))
+        return name, played[name]
+
+
+def constants() -> dict[str, scripted.ScriptedPolicy]:
+    """One operation over and over, every operation once."""
+    policies = [scripted.constant(op) for op in range(12)]
+    return {policy.name: policy for policy in policies}
