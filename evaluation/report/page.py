@@ -12,13 +12,16 @@ from evaluation.report.style import STYLE
 from evaluation.report.summary import Row, Summary
 from evaluation.report.tables import gate_cells, gate_headings, score_columns
 from evaluation.report.timeline import key, timeline
-from evaluation.report.words import lead, measure_name, number, row_name, title
+from evaluation.report.words import lead, measure_name, money, number, row_name, title
 from evaluation.score import scores
 
 
 def page(summary: Summary, episodes: dict[str, list[Episode]], no_episodes: str = "") -> str:
     """The whole page. `no_episodes`: why there are no timelines."""
     what = measure_name(summary)
+    made = ("made", "How this was made", _made(summary))
+    if not summary.agents:
+        return _document(summary, [("scores", "Scores", _score_table(summary)), made])
     sections = [
         ("scores", "Scores", _score_table(summary) + _definitions(summary)),
         ("gates", "Gates", _gate_table(summary)),
@@ -46,8 +49,13 @@ def page(summary: Summary, episodes: dict[str, list[Episode]], no_episodes: str 
         ),
         ("actions", "Action mix", charts.action_mix(summary)),
         ("episodes", "Episodes", _episodes(summary, episodes, no_episodes)),
-        ("made", "How this was made", _made(summary)),
+        made,
     ]
+    return _document(summary, sections)
+
+
+def _document(summary: Summary, sections: list[tuple[str, str, str]]) -> str:
+    """The page around sections of (anchor, heading, html)."""
     links = "".join(f'<a href="#{anchor}">{escape(heading)}</a>' for anchor, heading, _ in sections)
     body = "".join(
         f'<section id="{anchor}"><h2>{escape(heading)}</h2>{text}</section>' for anchor, heading, text in sections
@@ -171,13 +179,13 @@ def _measured(summary: Summary, episode: Episode) -> str:
     """Score of an episode, or what it saved."""
     results = summary.results
     if results.noop is None:
-        return f"bill ${number(episode.bill, 2)}"
+        return f"bill {money(episode.bill)}"
     world = int((results.seeds == episode.seed).argmax())
     noop = results.noop[[world]]
     if summary.measure == "score" and results.oracle is not None:
         score = scores(np.array([episode.bill]), noop, results.oracle[[world]])
         return f"score {number(float(score[0]), 1)}"
-    return f"saved ${number(float(noop[0]) - episode.bill, 2)}"
+    return f"saved {money(float(noop[0]) - episode.bill)}"
 
 
 def _made(summary: Summary) -> str:

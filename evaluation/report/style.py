@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-PARTS_LIGHT = {"infrastructure": "#7a8fb0", "outage": "#c2410c", "exposure": "#e9b44c", "labour": "#2a9d8f"}
-PARTS_DARK = {"infrastructure": "#8aa0c4", "outage": "#e2663a", "exposure": "#f0c66b", "labour": "#3cb5a5"}
+PARTS_LIGHT = {"infrastructure": "#8ea3c6", "outage": "#c2410c", "exposure": "#ecb94f", "labour": "#0f766e"}
+PARTS_DARK = {"infrastructure": "#8fa6cf", "outage": "#e2663a", "exposure": "#f4cf78", "labour": "#2a9384"}
 """Colours of the bill's parts; a test keeps them apart for people who see no red or no green."""
 
 

@@ -11,7 +11,7 @@ from cloudrl.actions import OP_NAMES
 from cloudrl.reward.bill import BILL_PARTS
 from evaluation.report.episodes import Decision, Episode
 from evaluation.report.plot import Plot, labelled_ticks
-from evaluation.report.words import number
+from evaluation.report.words import money, number
 
 TICKS_PER_HOUR = 12
 BIN = 6  # ticks of a bar of dollars: half an hour
@@ -20,7 +20,7 @@ BIN = 6  # ticks of a bar of dollars: half an hour
 def timeline(name: str, episode: Episode, measured: str) -> str:
     """One episode of an agent; `measured` is text such as "score 61.2"."""
     strips = [_traffic(name, episode), _money(name, episode), _actions(name, episode)]
-    head = f"The {episode.which} world, seed {episode.seed}: {measured}, bill ${number(episode.bill, 2)}"
+    head = f"The {episode.which} world, seed {episode.seed}: {measured}, bill {money(episode.bill)}"
     return f"<div><h3>{escape(head)}</h3>{''.join(strips)}{_worths(episode)}</div>"
 
 
@@ -127,7 +127,7 @@ def _items(title: str, decisions: Sequence[Decision]) -> str:
         return ""
     texts = [
         f"{escape(d.text.replace('_', ' '))} at {d.tick // TICKS_PER_HOUR}:{d.tick % TICKS_PER_HOUR * 5:02d} "
-        f"({'+' if d.dollars > 0 else ''}{number(d.dollars, 2)} $)"
+        f"({money(d.dollars, plus=True)})"
         for d in decisions
     ]
     return f"<li>{title}: {'; '.join(texts)}</li>"

@@ -26,6 +26,13 @@ def number(value: float | None, digits: int = 1) -> str:
     return text.replace("-", MINUS) if float(text.replace(",", "")) != 0 else text.removeprefix("-")
 
 
+def money(dollars: float, plus: bool = False) -> str:
+    """-$2.35, $2.35, or +$2.35 where the sign is the point."""
+    text = number(abs(dollars), 2)
+    sign = MINUS if dollars < 0 and text != number(0.0, 2) else "+" if plus else ""
+    return f"{sign}${text}"
+
+
 def interval(value: Interval | None, digits: int = 1, factor: float = 1.0) -> tuple[str, str]:
     """(estimate, interval) as text."""
     if value is None:
