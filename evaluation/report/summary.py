@@ -50,7 +50,8 @@ class Row:
     spread: tuple[float, float] | None = None  # of the measure's mean among training runs
     bill: Interval | None = None
     saved: Interval | None = None
-    regret: Interval | None = None
+    regret: Interval | None = None  # $ above the oracle, all worlds
+    tie_regret: Interval | None = None  # in % of the idle bill, over the worlds without a score
     won: Interval | None = None
     beats_runbook: Interval | None = None
     reward: Interval | None = None
@@ -74,7 +75,7 @@ class Summary:
     rows: list[Row]
     measure: str  # "score" or "saved"
     values: dict[str, np.ndarray]  # the measure of each agent that played, (B,), worlds without a score left out
-    ties: int  # worlds without a score
+    ties: int  # worlds in which doing nothing and the oracle nearly tie: they have no score
     rank_correlation: float | None  # of mean reward and mean measure
 
     @property
@@ -95,9 +96,8 @@ class Summary:
 def summarise(results: Results, timing: Mapping[str, Mapping[str, float]] | None = None) -> Summary:
     """Every figure of the report, the same for the same results; `timing` by agent, as in timing.json."""
     noop, oracle = results.noop, results.oracle
-    scored = np.zeros(len(results.seeds), bool)
-    if noop is not None and oracle is not None:
-        scored = ~tied(noop, oracle)
+    known = noop is not None and oracle is not None
+    scored = ~tied(noop, oracle) if known else np.zeros(len(results.seeds), bool)  # type: ignore[arg-type]
     measure = "score" if scored.any() else "saved"
     maker = _Maker(results, measure, scored)
     rows = [maker.agent(agent) for agent in results]
@@ -114,8 +114,7 @@ def summarise(results: Results, timing: Mapping[str, Mapping[str, float]] | None
             np.array([_mean(r.reward) for r in played]), np.array([_centre(r) for r in played])
         )
         agreement = found if np.isfinite(found) else None
-    ties = int((~scored).sum()) if measure == "score" else 0
-    return Summary(results, rows, measure, maker.values, ties, agreement)
+    return Summary(results, rows, measure, maker.values, int((~scored).sum()) if known else 0, agreement)
 
 
 def _groups(results: Results) -> dict[str, list[AgentResult]]:
@@ -202,6 +201,9 @@ class _Maker:
                 row.score = over(values)
         if oracle is not None:
             row.regret = over([bill - oracle for bill in bills])
+            if noop is not None and not self.scored.all():
+                behind = [(100.0 * (bill - oracle) / noop)[~self.scored] for bill in bills]
+                row.tie_regret = over(behind)
             if noop is not None and self.measure == "score":
                 row.ratio_of_sums = float(np.mean([ratio_of_sums(bill, noop, oracle) for bill in bills]))
         if self.runbook is not None and row.name != RUNBOOK:

@@ -56,6 +56,9 @@ def score_columns(summary: Summary) -> list[Column]:
         columns.append(Column("ratio of sums", hint, lambda r: (number(r.ratio_of_sums, 1), "")))
     if summary.results.oracle is not None:
         columns.append(Column("regret $", "above the oracle's bill", _middle(lambda r: r.regret, 2)))
+    if summary.ties:
+        hint = f"above the oracle in % of the idle bill, in the {summary.ties} worlds without a score"
+        columns.append(Column("regret in ties %", hint, _interval(lambda r: r.tie_regret, 1)))
     columns += [
         Column("wins %", "worlds served, safe and in budget", _interval(lambda r: r.won, 0, 100.0)),
         Column(

@@ -67,9 +67,11 @@ def lead(summary: Summary) -> list[str]:
     elif summary.results.no_oracle:
         out.append(f"No scores, since no oracle is known: {summary.results.no_oracle.rstrip('.')}.")
     if summary.ties:
+        worlds = len(summary.results.seeds)
+        where = f"all {worlds}" if summary.ties == worlds else f"{summary.ties} of {worlds}"
         out.append(
-            f"In {summary.ties} of {len(summary.results.seeds)} worlds doing nothing and the oracle nearly tie: "
-            f"they have no score, only a regret."
+            f"In {where} worlds the oracle saves less than 2 % of what doing nothing costs: they have no score, only "
+            f"a regret."
         )
     if summary.failed:
         names = ", ".join(row.name for row in summary.failed)

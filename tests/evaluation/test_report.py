@@ -79,9 +79,10 @@ def test_worlds_that_tie_have_no_score() -> None:
     assert summary.ties == 10 and len(summary.values["x"]) == 30
     assert row(summary, "x").score.mean == 50.0
     assert row(summary, "x").regret.mean == pytest.approx(np.mean(noop - 25 - oracle))
+    assert row(summary, "x").tie_regret.mean == pytest.approx(-24.5)
     everywhere = summarise(results([agent("noop", noop), agent("x", noop - 25)], np.full(40, 99.5)))
     assert everywhere.measure == "saved" and row(everywhere, "x").score is None
-    assert row(everywhere, "x").iqm.mean == 25.0
+    assert row(everywhere, "x").iqm.mean == 25.0 and everywhere.ties == 40
 
 
 def test_without_an_oracle_there_are_savings() -> None:
