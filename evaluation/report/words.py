@@ -70,8 +70,8 @@ def lead(summary: Summary) -> list[str]:
         worlds = len(summary.results.seeds)
         where = f"all {worlds}" if summary.ties == worlds else f"{summary.ties} of {worlds}"
         out.append(
-            f"In {where} worlds the oracle saves less than 2 % of what doing nothing costs: they have no score, only "
-            f"a regret."
+            f"In {where} worlds the oracle saves less than 2 % of what doing nothing costs: they have no score, "
+            f"only a regret."
         )
     if summary.failed:
         names = ", ".join(row.name for row in summary.failed)
