@@ -73,7 +73,8 @@ def main(config: GRPOConfig) -> float:
     th.set_num_threads(config.threads)
     setup.quiet()
     device = pick_device(config.device)
-    scenarios = curriculum_scenarios(config) or [config.scenario]
+    settings: Any = config  # any config with a curriculum
+    scenarios = curriculum_scenarios(settings) or [config.scenario]
     setup.check(config)
     if config.resume is None:
         language = make_language(

@@ -11,6 +11,7 @@ import torch as th
 from cloudrl.errors import UserError
 from cloudrl.observation import OBSERVATION_VERSION
 from cloudrl.scenarios.schema import Scenario
+from evaluation.agents import lm_files
 from evaluation.agents.lm_files import LanguageFacts, LanguageModel
 from evaluation.agents.tiny_lm import make_model, make_tokenizer
 from trainers.llm import smollm2
@@ -20,6 +21,8 @@ from trainers.llm.config import GRPOConfig, Kind, ModelConfig
 def make_language(config: GRPOConfig, scenario: Scenario) -> LanguageModel:
     """A model that has not seen this world yet, with adapters if the config asks for them. Raises UserError."""
     wanted = config.model
+    if wanted.kind is Kind.tiny and wanted.path is not None:
+        return _tiny_from(wanted, config, scenario)
     if wanted.kind is Kind.tiny:
         tokenizer = make_tokenizer(scenario.slots)
         model = make_model(scenario.slots, wanted.width, wanted.layers, wanted.heads, config.seed)
@@ -37,6 +40,19 @@ def make_language(config: GRPOConfig, scenario: Scenario) -> LanguageModel:
         observation_version=OBSERVATION_VERSION, base=base if lora else None, notes={"seed": config.seed},
     )  # fmt: skip
     return LanguageModel(model, tokenizer, facts)
+
+
+def _tiny_from(wanted: ModelConfig, config: GRPOConfig, scenario: Scenario) -> LanguageModel:
+    """A tiny model that was trained before, such as <run>/warm_start."""
+    language = lm_files.load(Path(str(wanted.path)), trainable=True)
+    if language.style != "tiny" or language.n_slots != scenario.slots:
+        raise UserError(
+            f"model.path={wanted.path}: reads prompts of style {language.style} for {language.n_slots} resources; "
+            f"model=tiny needs style tiny and {scenario.slots}"
+        )
+    language.facts.max_tokens = config.grpo.max_tokens
+    language.facts.notes = {"seed": config.seed}
+    return language
 
 
 def where(wanted: ModelConfig) -> str:

@@ -6,7 +6,8 @@ of an action is the sum over its path. No sampling, no variance: the gradient of
 
 Only choices are counted. Tokens that follow with necessity (one child) have probability near 1 after the warm
 start; leaving them out makes the row several times shorter, but nothing then keeps them there. So the whole paths
-of a few `forced` actions lie in the row as well, and the log-probability of their forced tokens is a loss of its own.
+of a few `forced` actions lie in the row as well, and the log-probability of their forced tokens is a loss of
+its own.
 
 It counts the canonical tokens of an action's text; other spellings of the same JSON are left out.
 

@@ -1,8 +1,8 @@
 """What a person sees of a GRPO run: TensorBoard, progress.csv, tables of sampled groups.
 
 TRL's figures keep TRL's names (`train/reward`, `train/entropy`, ...); ours are `llm/`, `baseline/`, `group/`,
-`eval/`, `ops/`, `safety/`, `reward/`, `bill/`. The best constant action and NOOP stand on every chart of rewards: a
-model that collapses onto a safe constant looks as if it learned.
+`eval/`, `ops/`, `safety/`, `reward/`, `bill/`. The best constant action and NOOP stand on every chart of rewards:
+a model that collapses onto a safe constant looks as if it learned.
 """
 
 from __future__ import annotations
