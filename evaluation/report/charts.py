@@ -25,7 +25,8 @@ def profiles(summary: Summary) -> str:
     """One small panel per agent: share of worlds that reach a score, with its band, over all others in grey."""
     low, high = _profile_range(summary)
     tau = np.linspace(low, high, 81)
-    found = {name: profile(values, tau) for name, values in summary.values.items()}
+    # A score of 100 is a quotient: it may be a rounding error below.
+    found = {name: profile(values + 1e-9, tau) for name, values in summary.values.items()}
     ticks = labelled_ticks(low, high, 4)
     panels = []
     for row in summary.agents:

@@ -162,12 +162,13 @@ def _episodes(summary: Summary, episodes: dict[str, list[Episode]], missing: str
         f"<p>Every agent's median and worst world, replayed from its actions. What an action saved or lost is the "
         f"bill of the same world without it, minus the bill: the counterfactual ledger.</p>{key()}"
     ]
+    first = next((row for row in summary.agents if row.name in episodes and not row.clairvoyant), None)
     for row in summary.agents:
         if row.name not in episodes:
             continue
         shown = "".join(f"{timeline(row.name, e, _measured(summary, e))}" for e in episodes[row.name])
         short = ", ".join(f"{e.which}: {_measured(summary, e)}" for e in episodes[row.name])
-        open_now = " open" if row is summary.best else ""
+        open_now = " open" if row is first else ""
         out.append(
             f"<details{open_now}><summary>{escape(row.name)}<span>{short}</span></summary>"
             f'<div class="two">{shown}</div></details>'

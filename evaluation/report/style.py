@@ -44,7 +44,8 @@ border-bottom:1px solid var(--hair)}
 thead th{font-weight:600;color:var(--soft);vertical-align:bottom;white-space:normal;
 border-bottom:1px solid var(--faint);line-height:1.25}
 tbody tr:last-child>*{border-bottom:0}
-th[scope=row]{text-align:left;font-weight:500;position:sticky;left:0;background:var(--card);z-index:1}
+th[scope=row]{text-align:left;font-weight:500;white-space:normal;overflow-wrap:break-word;
+min-width:14em;max-width:19em;position:sticky;left:0;background:var(--card);z-index:1}
 thead th:first-child{text-align:left;position:sticky;left:0;background:var(--card);z-index:2}
 td.left{text-align:left;white-space:normal;min-width:16em}
 .n{display:inline-block;min-width:1.6em;margin-right:.35em;color:var(--soft);font-size:.8em}
@@ -94,10 +95,10 @@ border:1px solid var(--card);box-sizing:content-box}
 .panel{min-width:0}
 .panel h3{font-size:.86rem;font-weight:600;margin:0 0 .3em;overflow:hidden;text-overflow:ellipsis;
 white-space:nowrap}
-.bars{display:grid;grid-template-columns:minmax(7em,max-content) 1fr max-content;gap:5px 12px;align-items:center;
+.bars{display:grid;grid-template-columns:fit-content(17em) 1fr max-content;gap:5px 12px;align-items:center;
 font-size:.88rem;margin:1em 0 0}
 .bars .value{text-align:right}
-.bars .name{overflow-wrap:anywhere}
+.bars .name{overflow-wrap:anywhere;min-width:7em}
 .stack{display:flex;height:16px;background:none;gap:1px}
 .stack i{display:block;min-width:0}
 .stack i:first-child{border-radius:3px 0 0 3px}.stack i:last-child{border-radius:0 3px 3px 0}
@@ -125,7 +126,8 @@ ul.plainlist{margin:.4em 0;padding:0 0 0 1.1em;font-size:.86rem}
 dl{font-size:.92rem;max-width:75ch}dt{font-weight:600;margin-top:.7em}dd{margin:.1em 0 0}
 code{font:.86em/1.4 ui-monospace,SFMono-Regular,Menlo,Consolas,monospace;background:var(--lag);padding:.12em .35em;
 border-radius:4px;overflow-wrap:anywhere}
-@media (max-width:560px){.dot{min-width:15px;height:15px;line-height:15px;font-size:9.5px;padding:0 2px}
+@media (max-width:560px){th[scope=row]{min-width:10.5em;max-width:11em}
+.dot{min-width:15px;height:15px;line-height:15px;font-size:9.5px;padding:0 2px}
 main{padding:18px 14px 40px}h1{font-size:1.35rem}
 .bars{grid-template-columns:1fr max-content;grid-auto-flow:dense}.bars .stack{grid-column:1/-1;margin-bottom:5px}
 .bars .ci{display:block;margin:0}.bars .name{grid-column:1}.bars .value{grid-column:2}}

@@ -41,7 +41,8 @@ class Row:
     number: int = 0  # rank in the table, from 1
     clairvoyant: bool = False
     error: str = ""
-    runs: int = 1  # training runs that the row holds
+    runs: int = 1  # training runs, or attempts, that the row holds
+    member: bool = False  # one of the runs of such a row
     measure: str = "score"
     score: Interval | None = None
     iqm: Interval | None = None
@@ -89,8 +90,8 @@ class Summary:
 
     @property
     def best(self) -> Row | None:
-        """The best agent that does not see the future."""
-        return next((row for row in self.agents if not row.clairvoyant), None)
+        """The best agent that does not see the future; of several training runs all, not the luckiest one."""
+        return next((row for row in self.rows if row.ok and not row.clairvoyant and not row.member), None)
 
 
 def summarise(results: Results, timing: Mapping[str, Mapping[str, float]] | None = None) -> Summary:
@@ -100,8 +101,10 @@ def summarise(results: Results, timing: Mapping[str, Mapping[str, float]] | None
     scored = ~tied(noop, oracle) if known else np.zeros(len(results.seeds), bool)  # type: ignore[arg-type]
     measure = "score" if scored.any() else "saved"
     maker = _Maker(results, measure, scored)
-    rows = [maker.agent(agent) for agent in results]
-    rows += [maker.group(name, members) for name, members in _groups(results).items()]
+    groups = _groups(results)
+    members = {member.name for group in groups.values() for member in group}
+    rows = [maker.agent(agent, agent.name in members) for agent in results]
+    rows += [maker.group(name, group) for name, group in groups.items()]
     rows.sort(key=lambda row: (not row.ok, not row.clairvoyant, -_centre(row), row.name, row.runs))
     for number, row in enumerate((r for r in rows if r.ok), 1):
         row.number = number
@@ -149,8 +152,9 @@ class _Maker:
         runbook = results.agents.get(RUNBOOK)
         self.runbook = runbook["bill"] if runbook is not None and runbook.ok else None
 
-    def agent(self, agent: AgentResult) -> Row:
+    def agent(self, agent: AgentResult, member: bool) -> Row:
         row = Row(agent.name, agent.spec, clairvoyant=agent.clairvoyant, error=agent.error, measure=self.measure)
+        row.member = member
         if not agent.ok:
             return row
         self._fill(row, [agent])
@@ -160,8 +164,8 @@ class _Maker:
         return row
 
     def group(self, name: str, members: list[AgentResult]) -> Row:
-        spec = ", ".join(member.name for member in members)
-        clairvoyant = any(member.clairvoyant for member in members)
+        spec = ", ".join(m.name for m in members)
+        clairvoyant = any(m.clairvoyant for m in members)
         row = Row(name, spec, clairvoyant=clairvoyant, runs=len(members), measure=self.measure)
         self._fill(row, members)
         measured = [self._measured(m["bill"]) for m in members]

@@ -71,7 +71,7 @@ def score_columns(summary: Summary) -> list[Column]:
     if any(row.spread for row in summary.rows):
         columns.append(
             Column(
-                "training runs", f"lowest and highest mean of {of} among the runs", lambda r: _spread(r, digits)
+                "among runs", f"lowest and highest mean of {of} among runs or attempts", lambda r: _spread(r, digits)
             )
         )
     if any(row.pass_power for row in summary.rows):

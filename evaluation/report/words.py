@@ -84,4 +84,6 @@ def measure_name(summary: Summary) -> str:
 
 
 def row_name(row: Row) -> str:
-    return row.name if row.runs == 1 else f"{row.name} ({row.runs} training runs)"
+    if row.runs == 1:
+        return row.name
+    return f"{row.name} ({row.runs} {'attempts' if row.pass_power else 'training runs'})"

@@ -101,6 +101,7 @@ def test_training_runs_are_strata() -> None:
     assert group.score == stratified(values, mean) and group.iqm == stratified(values, iqm)
     assert group.spread == (values.mean(axis=1).min(), values.mean(axis=1).max())
     assert len(summary.agents) == 4  # pictures show single runs
+    assert summary.rows[0].name == "ppo 2" and summary.best is group  # the luckiest run is not the agent
 
 
 def test_attempts_of_a_language_model() -> None:
