@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -113,9 +114,13 @@ def _plain(value: Any, depth: int) -> Any:
     if depth > MAX_DEPTH:
         raise ApiError("ValidationException", f"the payload is nested more than {MAX_DEPTH} deep")
     if isinstance(value, Mapping):
-        return {str(k): _plain(v, depth + 1) for k, v in value.items()}
+        return {_plain(str(k), depth): _plain(v, depth + 1) for k, v in value.items()}
     if isinstance(value, (list, tuple)):
         return [_plain(v, depth + 1) for v in value]
+    if isinstance(value, float) and not math.isfinite(value):
+        raise ApiError("ValidationException", "the payload holds a number that is not finite")
+    if isinstance(value, str) and any("\ud800" <= c <= "\udfff" for c in value):
+        raise ApiError("ValidationException", "the payload holds a lone surrogate, which is no text")
     if value is None or isinstance(value, (str, int, float, bool, bytes)):
         return value
     raise ApiError(

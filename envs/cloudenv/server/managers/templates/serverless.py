@@ -95,6 +95,7 @@ def _worker(names: Names) -> Graph:
             "dynamodb",
             names("results"),
             key={"hash": "id:S", "range": "at:N"},
+            billing="on-demand",
             recovery=True,
             deletion_protection=True,
         ),

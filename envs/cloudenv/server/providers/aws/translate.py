@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import json
 import re
 import secrets
 from datetime import datetime
@@ -41,7 +42,19 @@ _ID = re.compile(
 )
 _TIME_KEY = re.compile(r"(Timestamp|Modified|Date|Time)$")
 _TIME_TEXT = re.compile(r"\d{9,}(\.\d+)?$|\d{4}-\d\d-\d\d[T ]")
-_SECRET_KEYS = frozenset({"SecretAccessKey", "SessionToken"})
+_HIDDEN = {
+    "SecretAccessKey": "***",
+    "SessionToken": "***",
+    "PrivateIpAddress": "10.0.0.1",
+    "PublicIpAddress": "203.0.113.1",
+    "PublicIp": "203.0.113.1",
+    "PrivateDnsName": "ip-10-0-0-1.ec2.internal",
+    "PublicDnsName": "ec2-203-0-113-1.compute-1.amazonaws.com",
+    "MacAddress": "02:00:00:00:00:01",
+    "ClientToken": "",
+    "NextToken": "-",
+}
+"""What stands for values that are secret, or that an emulator draws at random, by key."""
 
 
 def stable_id(prefix: str, name: str) -> str:
@@ -99,7 +112,10 @@ class Translator:
         if isinstance(value, dict):
             return {self.to_logical(k): self.to_logical(v, str(k)) for k, v in value.items()}
         if isinstance(value, (list, tuple)):
-            return [self.to_logical(v, key) for v in value]
+            items = [self.to_logical(v, key) for v in value]
+            if items and all(isinstance(item, dict) for item in items):
+                items.sort(key=_text)  # moto lists some resources in the order of their random ids
+            return items
         if isinstance(value, datetime):
             return EPOCH
         if isinstance(value, (bytes, bytearray)):
@@ -113,8 +129,8 @@ class Translator:
             return EPOCH
         if not isinstance(value, str):
             return value
-        if key in _SECRET_KEYS:
-            return "***"
+        if key in _HIDDEN:
+            return _HIDDEN[key]
         value = value.replace(self.suffix, "")
         value = self._any_queue.sub(QUEUE_URL, value)
         value = value.replace(self.account, ACCOUNT)
@@ -141,6 +157,10 @@ class Translator:
             logical = f"{prefix}-{number:017d}"
         self.bind(logical, match[0])
         return logical
+
+
+def _text(value: Any) -> str:
+    return json.dumps(value, sort_keys=True)
 
 
 def decode_bytes(value: dict[str, Any]) -> bytes:
