@@ -23,6 +23,8 @@ def legend(parts: tuple[str, ...] = BILL_PARTS) -> str:
 
 def profiles(summary: Summary) -> str:
     """One small panel per agent: share of worlds that reach a score, with its band, over all others in grey."""
+    if not summary.values:
+        return '<p class="soft">Doing nothing was not played, so nothing can be saved against it.</p>'
     low, high = _profile_range(summary)
     tau = np.linspace(low, high, 81)
     # A score of 100 is a quotient: it may be a rounding error below.

@@ -69,11 +69,8 @@ def score_columns(summary: Summary) -> list[Column]:
         Column("reward", "training reward of an episode, in baseline ticks", _middle(lambda r: r.reward, 1)),
     ]
     if any(row.spread for row in summary.rows):
-        columns.append(
-            Column(
-                "among runs", f"lowest and highest mean of {of} among runs or attempts", lambda r: _spread(r, digits)
-            )
-        )
+        hint = f"lowest and highest mean of {of} among training runs or attempts"
+        columns.append(Column("among runs", hint, lambda r: _spread(r, digits)))
     if any(row.pass_power for row in summary.rows):
         columns.append(Column("pass^k %", "all of k attempts at a world cost at most the runbook's bill", _passes))
     return columns

@@ -278,6 +278,16 @@ def test_an_empty_report_is_a_report(tmp_path: Path) -> None:
     assert "did not finish: raised ValueError" in text
 
 
+def test_nothing_to_measure_against(tmp_path: Path) -> None:
+    """Doing nothing failed: bills stand, scores and savings do not."""
+    made = results(
+        [AgentResult("noop", "noop", error="raised"), agent("x", noop_bills(1)), agent("y", noop_bills(1))]
+    )
+    made.write(tmp_path)
+    text = "".join(parsed(report.write_report(tmp_path).read_text()).text)
+    assert f"{noop_bills(1)[0]:.2f}" in text and "nothing can be saved" in text
+
+
 # ---- the look --------------------------------------------------------------------------------------------------
 
 
