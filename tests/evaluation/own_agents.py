@@ -75,5 +75,5 @@ class Slow(Idle):
 
     def begin(self, view: View) -> None:
         with open(os.environ["OWN_AGENTS_LOG"], "a") as log:
-            log.write(f"{view.n_worlds}\n")
+            log.write(f"{view.n_worlds} {os.getpid()}\n")
         time.sleep(float(os.environ.get("OWN_AGENTS_SLEEP", "0.5")))

@@ -117,7 +117,7 @@ def test_the_actions_that_are_kept_replay_the_bill() -> None:
 # ---------------------------------------------------------------- what is kept
 def played(log: Path) -> int:
     """Worlds that the slow agent was given."""
-    return sum(int(line) for line in log.read_text().split()) if log.exists() else 0
+    return sum(int(line.split()[0]) for line in log.read_text().splitlines()) if log.exists() else 0
 
 
 def test_what_was_played_is_not_played_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -158,6 +158,26 @@ def test_a_killed_evaluation_goes_on(tmp_path: Path) -> None:
     (folder,) = Path("runs/eval").glob("2*")
     results = Results.read(folder)
     assert np.array_equal(results.agents["Slow"]["bill"], results.agents["noop"]["bill"])
+
+
+def test_ctrl_c_ends_all_processes_and_keeps_what_is_finished(tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    environment = {**os.environ, "OWN_AGENTS_LOG": str(log), "OWN_AGENTS_SLEEP": "1", "PYTHONPATH": str(ROOT)}
+    arguments = ["suite=easy", "seeds=10000-10099", "workers=2", agents(OWN + "Slow"), "report=false"]
+    process = subprocess.Popen(
+        [sys.executable, "-m", "evaluation.run", *arguments], env=environment, stderr=subprocess.PIPE, text=True
+    )
+    deadline = time.monotonic() + 120
+    while played(log) < 30:
+        assert process.poll() is None and time.monotonic() < deadline
+        time.sleep(0.05)
+    process.send_signal(signal.SIGINT)
+    _, stderr = process.communicate(timeout=60)
+    assert process.returncode == 130 and stderr == "cloudrl: interrupted\n"
+    for pid in {int(line.split()[1]) for line in log.read_text().splitlines()}:
+        with pytest.raises(ProcessLookupError):
+            os.kill(pid, 0)
+    assert list(Path("runs/eval/.cache").rglob("*.npz")) and not list(Path("runs/eval").glob("2*"))
 
 
 def test_the_cache_is_keyed_by_the_version_of_the_suite(tmp_path: Path) -> None:
