@@ -181,11 +181,6 @@ def locate(path: str) -> Path | None:
 def describe(argument: str, folder: Path, context: Context) -> Entry:
     """What is known of the model in `folder`."""
     facts = lm_files.load_facts(folder)
-    if facts.observation_version != OBSERVATION_VERSION:
-        raise UserError(
-            f"agents: llm:{argument}: made for version {facts.observation_version} of the observation, this is "
-            f"version {OBSERVATION_VERSION}: train anew"
-        )
     digest = hashlib.sha256()
     for file in sorted(folder.glob("*.safetensors")):
         digest.update(file.read_bytes())
@@ -199,7 +194,13 @@ def describe(argument: str, folder: Path, context: Context) -> Entry:
 
 
 def build(argument: str, folder: Path, context: Context) -> CheckpointAgent:
-    """The agent itself."""
+    """The agent itself. Raises UserError if its prompts were made from another observation."""
+    facts = lm_files.load_facts(folder)
+    if facts.observation_version != OBSERVATION_VERSION:
+        raise UserError(
+            f"agents: llm:{argument}: made for version {facts.observation_version} of the observation, this is "
+            f"version {OBSERVATION_VERSION}: train anew"
+        )
     th.set_num_threads(1)  # blocks of worlds are played by processes
     language = lm_files.load(folder)
     return CheckpointAgent.of(

@@ -1,8 +1,9 @@
-"""Agents `llm:<folder>`: a causal language model on disk, in the layout of transformers, with its tokenizer.
+"""Agents `llm:<path>`: a causal language model on disk.
 
-The folder holds config.json, the weights and the tokenizer's files; a run folder or checkpoint of trainers.grpo
-that holds such a folder will do. The likeliest reply is taken. A batch always has the same number of rows, since a
-matrix product may round differently for another number; the width is that of its longest prompt.
+What trainers.grpo left behind is played as it was trained (llm_agent.py). Any other folder in the layout of
+transformers, with config.json, weights and a tokenizer, is asked in chats, and the likeliest reply is taken.
+There a batch always has the same number of rows, since a matrix product may round differently for another
+number; its width is that of its longest prompt.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from typing import Any
 
 from cloudrl.errors import UserError
 from cloudrl.llm.prompt import Messages
-from cloudrl.runs import MANIFEST, latest_checkpoint, resolve_run
+from evaluation.agents import llm_agent
 from evaluation.agents.entry import Context, Entry, code_of
 from evaluation.agents.language import LanguageAgent, Reply
 
@@ -22,18 +23,12 @@ ROWS = 8
 
 
 def locate(path: str) -> Path:
-    """The folder of the model at a path. Raises UserError if there is none."""
+    """The folder of a foreign model. Raises UserError if there is none."""
     folder = Path(path)
     if not folder.is_dir():
         raise UserError(f"agents: llm:{path}: no such folder")
     if (folder / "config.json").is_file():
         return folder
-    if (folder / MANIFEST).is_file():
-        run = resolve_run(path, "grpo")
-        checkpoint = latest_checkpoint(run.best) or latest_checkpoint(run.checkpoints)
-        for inside in (checkpoint, checkpoint / "model") if checkpoint is not None else ():
-            if (inside / "config.json").is_file():
-                return inside
     raise UserError(
         f"agents: llm:{path}: no config.json there; give a folder saved by transformers, or a grpo run"
     )
@@ -84,6 +79,9 @@ class LocalModel:
 
 # ---------------------------------------------------------------- the registry's side
 def describe(path: str, context: Context) -> Entry:
+    ours = llm_agent.locate(path)
+    if ours is not None:
+        return llm_agent.describe(path, ours, context)
     folder = locate(path)
     digest = hashlib.sha256()
     for file in sorted(p for p in folder.iterdir() if p.is_file()):
@@ -97,6 +95,9 @@ def describe(path: str, context: Context) -> Entry:
     return Entry(name, path, f"llm {digest.hexdigest()[:16]} {asked} {code}", name, slow=True)
 
 
-def build(path: str, context: Context) -> LanguageAgent:
+def build(path: str, context: Context) -> LanguageAgent | llm_agent.CheckpointAgent:
+    ours = llm_agent.locate(path)
+    if ours is not None:
+        return llm_agent.build(path, ours, context)
     model = LocalModel(locate(path), context.language.max_tokens)
     return LanguageAgent(f"llm {path}", model, context)

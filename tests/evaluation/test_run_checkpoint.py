@@ -1,4 +1,4 @@
-"""Trained policies on disk as agents."""
+"""Policies and language models on disk as agents."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import pytest
 from gymnasium import spaces
 
 from cloudrl.compose import load_scenario
+from cloudrl.errors import UserError
 from cloudrl.observation import (
     DEPENDENCY_COLUMNS,
     N_RESOURCE_FEATURES,
@@ -24,6 +25,7 @@ from evaluation.agents.entry import Context
 from evaluation.agents.networks import SetPolicy
 from evaluation.agents.policy_files import save_policy
 from evaluation.agents.registry import build, find
+from evaluation.config import LanguageSettings
 from evaluation.rollout import play_episodes
 
 EASY = load_scenario("easy", {"horizon.ticks": 8})
@@ -73,3 +75,46 @@ def test_a_policy_of_another_observation_is_refused_when_it_is_made(tmp_path: Pa
     (entry,) = find([f"ppo:{folder}"], Context(EASY))
     with pytest.raises(ValueError, match=f"observation version {OBSERVATION_VERSION - 1}, this is version"):
         build(entry, Context(EASY))
+
+
+@pytest.fixture(scope="module")
+def tiny_model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A language model of random weights with a tokenizer of bytes."""
+    import torch as th
+    from tokenizers import Tokenizer, decoders, models, pre_tokenizers
+    from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
+
+    alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
+    tokenizer = Tokenizer(models.BPE({c: i for i, c in enumerate([*alphabet, "<end>"])}, []))
+    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    tokenizer.decoder = decoders.ByteLevel()
+    folder = tmp_path_factory.mktemp("models") / "tiny"
+    PreTrainedTokenizerFast(tokenizer_object=tokenizer, eos_token="<end>").save_pretrained(folder)
+    th.manual_seed(0)
+    config = LlamaConfig(
+        vocab_size=257, hidden_size=16, intermediate_size=32, num_hidden_layers=1, num_attention_heads=2,
+        max_position_embeddings=4096, eos_token_id=256, bos_token_id=256,
+    )  # fmt: skip
+    LlamaForCausalLM(config).save_pretrained(folder)
+    return folder
+
+
+def test_a_language_model_on_disk_plays(tiny_model: Path) -> None:
+    context = Context(EASY, LanguageSettings(max_tokens=4))
+    (entry,) = find([f"llm:{tiny_model}"], context)
+    assert entry.name == "llm tiny" and entry.slow
+    agent = build(entry, context)
+    together = play_episodes(agent, EASY, SEEDS)
+    counts = agent.counts()  # type: ignore[union-attr]
+    assert (counts["replies"] == EASY.horizon.ticks).all() and (counts["prompt_tokens"] > 100 * 8).all()
+    assert (counts["json_valid"] == 0).all(), "random weights do not write JSON"
+    assert (together.operations == 0).all()
+    alone = build(entry, context)
+    play_episodes(alone, EASY, SEEDS[1:2])
+    for name, values in alone.counts().items():  # type: ignore[union-attr]
+        assert values[0] == counts[name][1], name
+
+
+def test_a_folder_without_a_model(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match=r"no config\.json there"):
+        find([f"llm:{tmp_path}"], Context(EASY))
