@@ -121,7 +121,7 @@ details[open]{padding-bottom:14px}
 .two>div{min-width:0}
 .strip{margin:.9em 0 0}
 .strip h4{font-size:.8rem;font-weight:600;margin:0 0 .35em;color:var(--soft)}
-.lanes .frame{margin-left:8.4em}
+.strip .frame{margin-left:6.9em}
 ul.plainlist{margin:.4em 0;padding:0 0 0 1.1em;font-size:.86rem}
 dl{font-size:.92rem;max-width:75ch}dt{font-weight:600;margin-top:.7em}dd{margin:.1em 0 0}
 code{font:.86em/1.4 ui-monospace,SFMono-Regular,Menlo,Consolas,monospace;background:var(--lag);padding:.12em .35em;

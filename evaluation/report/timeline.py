@@ -39,8 +39,8 @@ def _hours(ticks: int) -> list[tuple[float, str]]:
     return [(h * TICKS_PER_HOUR, f"{h} h") for h in range(0, int(hours) + 1, step)]
 
 
-def _strip(title: str, plot: str, css: str = "") -> str:
-    return f'<div class="strip {css}"><h4>{title}</h4>{plot}</div>'
+def _strip(title: str, plot: str) -> str:
+    return f'<div class="strip"><h4>{title}</h4>{plot}</div>'
 
 
 def _traffic(name: str, e: Episode) -> str:
@@ -106,7 +106,7 @@ def _actions(name: str, e: Episode) -> str:
             top = low + (0.86 if css == "act" else 0.5)
             plot.marks(np.array([d.tick + 0.5 for d in chosen]), low + 0.14, top, css)
         plot.lane(low + 0.5, f"{op.replace('_', ' ').lower()} {len(mine)}")
-    return _strip("Actions: tall strokes saved dollars, short ones lost some", plot.html(), "lanes")
+    return _strip("Actions: tall strokes saved dollars, short ones lost some", plot.html())
 
 
 def _worths(e: Episode) -> str:
