@@ -57,7 +57,7 @@ class EvalConfig:
     language: LanguageSettings = field(default_factory=LanguageSettings)
     ledger: bool = True  # count unnecessary disruptive actions by counterfactuals
     cache: bool = True  # read and write what was played before
-    report: bool = True  # write report.html, report.md and report.json
+    report: bool = True  # write report.html, report.md, report.json and points for TensorBoard
     workers: int | None = None  # processes; null = one per core
     progress_bar: bool = True  # never shown where the output is no terminal
     runs_dir: str = "runs"  # run folders are <runs_dir>/eval/<time>

@@ -16,7 +16,9 @@ from omegaconf import OmegaConf
 from cloudrl.manifest import describe_machine, git_state, package_versions
 from cloudrl.runs import save_json
 from evaluation.config import EvalConfig
+from evaluation.report import summarise, write_report
 from evaluation.results import Results
+from evaluation.scalars import write_scalars
 
 
 def write_run(config: EvalConfig, results: Results, timing: Mapping[str, Mapping[str, float]]) -> Path:
@@ -42,9 +44,8 @@ def write_run(config: EvalConfig, results: Results, timing: Mapping[str, Mapping
         }
         save_json(new / "manifest.json", manifest)
         if config.report:
-            from evaluation.report import write_report  # drawing is loaded by those who draw
-
             write_report(new)
+            write_scalars(new / "tb", summarise(results))
         path = root / now.strftime("%Y-%m-%d_%H-%M-%S_%f")
         os.rename(new, path)
         return path
