@@ -17,6 +17,7 @@ from tensorboard.backend.event_processing.event_accumulator import EventAccumula
 
 from cloudrl.compose import compose
 from cloudrl.errors import UserError
+from cloudrl.memory.immune import ImmuneMemory
 from cloudrl.observation import OBSERVATION_VERSION
 from evaluation import block, run
 from evaluation.cache import Cache
@@ -208,6 +209,22 @@ def test_the_version_of_the_code_is_blind_to_comments() -> None:
     assert bare(source) != bare(source.replace("x = 1", "x = 2"))
     assert '"# no comment"' in bare(source)
     assert len(dynamics_version()) == 12
+
+
+def test_a_memory_is_read_by_all_and_written_by_nobody(tmp_path: Path) -> None:
+    path = tmp_path / "memory.json"
+    memory = ImmuneMemory()
+    memory.tables.bad[:50], memory.tables.last_seen[:50] = 3.0, 0
+    memory.refresh()
+    memory.save(path)
+    before = path.read_bytes()
+    with_it, _ = evaluate(config("agents=[random]", "memory=on", f"memory.path={path}", "cache=false"))
+    without, _ = evaluate(config("agents=[random]", "cache=false"))
+    again, _ = evaluate(config("agents=[random]", "memory=on", f"memory.path={path}", "cache=false"))
+    assert path.read_bytes() == before and without.suite.memory is None
+    assert with_it.suite.memory is not None and with_it.suite == again.suite
+    assert "memory" in (with_it.suite.difference(without.suite) or "")
+    assert np.array_equal(with_it.agents["random"]["bill"], again.agents["random"]["bill"])
 
 
 # ---------------------------------------------------------------- failures
