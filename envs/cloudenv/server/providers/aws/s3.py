@@ -196,6 +196,16 @@ def _narrowed(value: list[Any], site: FaultSite) -> Any:
     return _parse_notifications([{**value[0], "suffix": ".tmp"}, *value[1:]])
 
 
+def _empty(api: Api, name: str) -> list[Call]:
+    """Delete every version of every object; first the policy, which may forbid that."""
+    found = api("ListObjectVersions", Bucket=name)
+    objects = [*found.get("Versions", []), *found.get("DeleteMarkers", [])]
+    policies = _call("DeleteBucketPolicy", name) if objects and _read_policy(api, name) else []
+    return policies + [
+        call for o in objects for call in _call("DeleteObject", name, Key=o["Key"], VersionId=o["VersionId"])
+    ]
+
+
 BUCKET = ResourceType(
     service="s3",
     kind="bucket",
@@ -206,10 +216,7 @@ BUCKET = ResourceType(
     names=lambda api: [b["Name"] for b in api("ListBuckets")["Buckets"]],
     arn=lambda name: f"arn:aws:s3:::{name}",
     id_param="Bucket",
-    clean=lambda api, name: [
-        Call("s3", "DeleteObject", {"Bucket": name, "Key": o["Key"]})
-        for o in api("ListObjectsV2", Bucket=name).get("Contents", [])
-    ],
+    clean=_empty,
     check_name=lambda name: (
         None
         if re.fullmatch(r"(?!\d+\.\d+\.\d+\.\d+$)[a-z0-9](?!.*\.\.)[a-z0-9.-]{1,52}[a-z0-9]", name)
@@ -425,6 +432,7 @@ SERVICE = Service(
         "GetBucketLogging",
         "GetBucketNotificationConfiguration",
         "ListObjectsV2",
+        "ListObjectVersions",
         "GetObject",
         "HeadObject",
     ),
