@@ -76,7 +76,9 @@ def check_comparable(a: Results, b: Results, name_a: str = "the first run", name
     """Raise UserError, one line, unless both played the same worlds by the same rules."""
     difference = a.suite.difference(b.suite)
     if difference is not None:
-        raise UserError(f"{name_a} and {name_b} cannot be compared: {difference}; play both on the same suite")
+        raise UserError(
+            f"{name_a} and {name_b} cannot be compared: {difference}; run both on the same suite and version"
+        )
     if not np.array_equal(a.seeds, b.seeds):
         raise UserError(
             f"{name_a} and {name_b} cannot be compared: seeds {_range(a.seeds)} and {_range(b.seeds)}; "
