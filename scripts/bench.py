@@ -4,6 +4,7 @@
     python scripts/bench.py scaling    cost per resource as a world grows to 1,000 resources
     python scripts/bench.py fork       snapshot, fork, restore and peek of one world
     python scripts/bench.py ppo        steps per second of training, learning included
+    python scripts/bench.py aws        a step and a fork of CloudEnv, and its server under 64 sessions
     python scripts/bench.py time_to_quality    processor seconds until half the best gain on Easy (minutes)
 
 Figures are medians over repetitions in which all subjects take turns, per second of processor time of one thread
@@ -368,7 +369,35 @@ def bench_time_to_quality(args: argparse.Namespace) -> None:
     report(title, ["", "seconds", "best reward", "target"], rows, args, found)
 
 
+def bench_aws(args: argparse.Namespace) -> None:
+    """CloudEnv."""
+    import bench_aws as aws
+
+    count = args.ticks or 400
+    steps = 1e3 * np.array(aws.step_seconds(count, CLOCKS[args.clock]))
+    builds = 1e3 * np.array(aws.build_seconds(max(3, count // 20), CLOCKS[args.clock]))
+    forks = 1e3 * np.array(aws.fork_seconds(max(3, count // 10)))
+    load = aws.server_load(64, 20)
+    median = {name: float(np.median(ms)) for name, ms in (("step", steps), ("build", builds), ("fork", forks))}
+    rows = [
+        ["step: act, read, diff, reward; median", f"{median['step']:.1f} ms", verdict(median["step"], 10, True)],
+        ["step, 95th percentile", f"{np.percentile(steps, 95):.1f} ms", ""],
+        ["build, break and read a pipeline; median", f"{median['build']:.0f} ms", ""],
+        ["fork of a built episode; median, wall", f"{median['fork']:.1f} ms", verdict(median["fork"], 30, True)],
+        ["fork, the fastest", f"{forks.min():.1f} ms", ""],
+        [
+            "server: steps in all, 64 sessions of 20, wall", f"{load['steps_per_second']:.0f}/s",
+            verdict(load["steps_per_second"], 60),
+        ],
+        ["server: latency of a step, median", f"{load['latency_median_ms']:.0f} ms", ""],
+        ["server: 64 episodes begun at once", f"{load['episodes_per_second']:.1f}/s", ""],
+    ]  # fmt: skip
+    report(f"CloudEnv, {aws.TASK} (4 resources), moto in process", ["", "measured", "target"], rows, args,
+           {**median, **load})  # fmt: skip
+
+
 COMMANDS = {
+    "aws": bench_aws,
     "env": bench_env,
     "scaling": bench_scaling,
     "fork": bench_fork,

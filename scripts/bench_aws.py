@@ -1,0 +1,146 @@
+"""The measurements behind `python scripts/bench.py aws`: CloudEnv in one process, and its server.
+
+The server runs in a process of its own and the clients in this one, so throughput is that of one server process.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import socket
+import statistics
+import subprocess
+import sys
+import time
+import urllib.request
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+TASK = "hard-task-1"
+"""Four resources: a bucket that calls a function, its role, and a table."""
+
+ACTIONS: list[tuple[str, str, dict[str, Any]]] = [
+    ("s3", "PutBucketVersioning", {"Bucket": "uploads", "VersioningConfiguration": {"Status": "Suspended"}}),
+    ("iam", "GetRole", {"RoleName": "ingest-role"}),
+    ("lambda", "UpdateFunctionConfiguration", {"FunctionName": "ingest", "Timeout": 7}),
+    ("dynamodb", "UpdateTable", {"TableName": "items", "DeletionProtectionEnabled": False}),
+    ("s3", "PutBucketVersioning", {"Bucket": "uploads", "VersioningConfiguration": {"Status": "Enabled"}}),
+    ("s3", "GetBucketPolicy", {"Bucket": "uploads"}),
+    ("lambda", "UpdateFunctionConfiguration", {"FunctionName": "ingest", "Timeout": 30}),
+    ("dynamodb", "UpdateTable", {"TableName": "items", "DeletionProtectionEnabled": True}),
+]
+"""One action each after the other: every resource is changed and changed back, and read in between."""
+
+
+def step_seconds(steps: int, clock: Callable[[], float]) -> list[float]:
+    """Act, read back, diff and reward, in this process."""
+    from dataclasses import replace
+
+    from cloudenv.server.managers.episode import Episode
+    from cloudenv.server.managers.task import load_task
+
+    episode = Episode("bench", replace(load_task(TASK), max_steps=10 * steps))
+    seconds = []
+    for k in range(-len(ACTIONS), steps):  # the first round warms up
+        start = clock()
+        outcome = episode.act(*ACTIONS[k % len(ACTIONS)])
+        if k >= 0:
+            seconds.append(clock() - start)
+        assert outcome.operation_result["status"] == "SUCCESS", outcome.operation_result
+    episode.close()
+    return seconds
+
+
+def build_seconds(episodes: int, clock: Callable[[], float]) -> list[float]:
+    """Build, break and read a pipeline, in this process."""
+    from cloudenv.server.managers.episode import Episode
+    from cloudenv.server.managers.task import load_task
+
+    task, seconds = load_task(TASK), []
+    for k in range(-1, episodes):
+        start = clock()
+        episode = Episode("bench", task)
+        if k >= 0:
+            seconds.append(clock() - start)
+        episode.close()
+    return seconds
+
+
+def fork_seconds(forks: int) -> list[float]:
+    """From the call of fork to the twin's first answer, on the wall; the session has a process of its own."""
+    from cloudenv.session import CloudEnvSession
+
+    session, seconds = CloudEnvSession.spawn(), []
+    session.reset(TASK)
+    for _ in range(forks):
+        start = time.perf_counter()
+        twin = session.fork()
+        twin.step({"service": "s3", "operation": "ListBuckets", "payload": {}})
+        seconds.append(time.perf_counter() - start)
+        twin.close()
+    session.close()
+    return seconds
+
+
+@contextmanager
+def server() -> Iterator[str]:
+    """The base URL of a server process."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    process = subprocess.Popen(
+        [sys.executable, "-m", "cloudenv.server.app", "--port", str(port)],
+        stdout=subprocess.DEVNULL,
+        env={**os.environ, "CLOUDENV_MAX_SESSIONS": "256"},
+    )
+    try:
+        for _ in range(600):
+            try:
+                urllib.request.urlopen(f"http://127.0.0.1:{port}/health", timeout=1).close()
+                break
+            except OSError:
+                time.sleep(0.1)
+        yield f"http://127.0.0.1:{port}"
+    finally:
+        process.terminate()
+        process.wait(timeout=30)
+
+
+def server_load(sessions: int, steps: int) -> dict[str, float]:
+    """That many WebSocket sessions at once, each of that many steps: what one server process does."""
+    from cloudenv import AsyncMyEnv, CloudEnvAction
+
+    latencies: list[float] = []
+
+    async def begin(env: Any) -> None:
+        await env.reset(task_id=TASK)
+
+    async def play(env: Any) -> None:
+        for k in range(steps):
+            service, operation, payload = ACTIONS[k % len(ACTIONS)]
+            start = time.perf_counter()
+            result = await env.step(CloudEnvAction(service=service, operation=operation, payload=payload))
+            latencies.append(time.perf_counter() - start)
+            assert result.observation.step_count == k + 1, "a step was lost"
+
+    async def everybody(url: str) -> tuple[float, float]:
+        envs = [AsyncMyEnv(base_url=url, message_timeout_s=600) for _ in range(sessions)]
+        start = time.perf_counter()
+        await asyncio.gather(*map(begin, envs))
+        begun = time.perf_counter()
+        await asyncio.gather(*map(play, envs))
+        done = time.perf_counter()
+        await asyncio.gather(*(env.close() for env in envs))
+        return begun - start, done - begun
+
+    with server() as url:
+        starting, playing = asyncio.run(everybody(url))
+    return {
+        "sessions": sessions,
+        "steps": sessions * steps,
+        "episodes_per_second": sessions / starting,
+        "steps_per_second": sessions * steps / playing,
+        "latency_median_ms": 1e3 * statistics.median(latencies),
+        "latency_worst_ms": 1e3 * max(latencies),
+    }
