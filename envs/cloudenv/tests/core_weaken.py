@@ -19,7 +19,7 @@ def weaker(payload: dict[str, Any], leftover: list[dict[str, Any]]) -> Iterator[
         key = next((k for k in reversed(path) if isinstance(k, str)), "")
         if key in IRRELEVANT:
             continue
-        if isinstance(value, str) and (key in DOCUMENTS or value.startswith('{"')):
+        if isinstance(value, str) and value and (key in DOCUMENTS or value.startswith('{"')):
             for label, text in _weaker_text(value, leftover):
                 yield f"{_name(path)}: {label}", _with(payload, path, text)
         else:

@@ -10,6 +10,7 @@ import pytest
 from cloudenv.server.managers.episode import Episode, check_task
 from cloudenv.server.managers.task import Task
 from cloudenv.server.providers.aws.backend import Backend
+from cloudenv.server.providers.aws.errors import ApiError
 from cloudenv.server.providers.aws.moto_backend import MotoBackend
 
 TLS = {
@@ -103,6 +104,35 @@ def test_deleting_what_is_broken_does_not_pay(episode: Episode) -> None:
     for action in episode.solution():  # creates the bucket anew
         outcome = episode.act(**action)
     assert outcome.done
+
+
+def test_an_episode_survives_an_emulator_that_is_down_for_a_while(backend: Backend) -> None:
+    """Also when it goes down between a change and the look at what changed."""
+
+    class Flaky:
+        down = False
+        last = ""
+
+        def __getattr__(self, name: str) -> Any:
+            return getattr(backend, name)
+
+        def call(self, account: str, service: str, operation: str, payload: Any) -> Any:
+            if self.down:
+                raise ApiError("EmulatorUnavailable", "it does not answer")
+            self.down = operation == self.last
+            return backend.call(account, service, operation, payload)
+
+    flaky = Flaky()
+    episode = Episode("e", TASK, backend=flaky)  # type: ignore[arg-type]
+    for action in episode.solution():
+        flaky.last = action["operation"]  # it goes through, the look at it does not
+        for _ in range(2):
+            outcome = episode.act(**action)
+            assert outcome.operation_result["error"]["code"] == "EmulatorUnavailable" and not outcome.done
+        flaky.down, flaky.last = False, ""
+    outcome = episode.act("s3", "ListBuckets", {})
+    assert (outcome.done, outcome.reward) == (True, 0.99)
+    episode.close()
 
 
 def test_the_ideal_of_a_task_can_be_checked(backend: Backend) -> None:

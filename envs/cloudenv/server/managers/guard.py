@@ -53,8 +53,8 @@ class Guard:
         for kind in described.types:
             if operation == kind.create_op:
                 self._create(kind, checked, now)
-            elif operation not in described.reads:
-                self._identify(kind, operation, checked)
+            else:
+                self._identify(kind, checked)
         hook = described.hooks.get(operation)
         if hook is not None:
             try:
@@ -98,7 +98,7 @@ class Guard:
         if len(now.state) >= len(self._ideal.nodes) + MAX_EXTRAS:
             raise ApiError("LimitExceeded", f"an episode may hold {MAX_EXTRAS} resources beside those of its task")
 
-    def _identify(self, kind: ResourceType, operation: str, payload: dict[str, Any]) -> None:
+    def _identify(self, kind: ResourceType, payload: dict[str, Any]) -> None:
         """Queue URLs have one form; a bare name is understood too."""
         if kind.url is None or not kind.id_param.endswith("Url") or kind.id_param not in payload:
             return

@@ -21,7 +21,7 @@ from botocore import UNSIGNED
 from botocore.awsrequest import AWSPreparedRequest, AWSResponse
 from botocore.client import BaseClient
 from botocore.config import Config
-from botocore.exceptions import BotoCoreError, ClientError, HTTPClientError, ParamValidationError
+from botocore.exceptions import BotoCoreError, ClientError, ConnectionError, HTTPClientError, ParamValidationError
 
 from .errors import ApiError, BackendError
 
@@ -72,7 +72,7 @@ class Backend:
             raise ApiError(str(error.get("Code") or "Unknown"), str(error.get("Message") or e)) from None
         except ParamValidationError as e:
             raise ApiError("ParamValidationError", " ".join(str(e).split())) from None
-        except (HTTPClientError, OSError) as e:
+        except (ConnectionError, HTTPClientError, OSError) as e:
             raise ApiError("EmulatorUnavailable", f"{self.name} does not answer: {type(e).__name__}") from None
         except BotoCoreError as e:
             raise ApiError("ParamValidationError", str(e)) from None
