@@ -6,17 +6,11 @@ import json
 import re
 from typing import Any
 
-from . import policy
-from .description import Api, Call, Fault, FaultSite, Property, ResourceType, Service, View, always
-from .errors import ApiError
+from . import policy, s3_checks
+from .description import Api, Call, Fault, FaultSite, Property, ResourceType, Service, always
+from .s3_checks import DELIVERY, TARGETS
 
 BLOCKS = ("BlockPublicAcls", "IgnorePublicAcls", "BlockPublicPolicy", "RestrictPublicBuckets")
-_DELIVERY = "logging.s3.amazonaws.com"
-_KINDS = {  # service in the target's ARN: key of the configuration, key of the ARN
-    "lambda": ("LambdaFunctionConfigurations", "LambdaFunctionArn"),
-    "sqs": ("QueueConfigurations", "QueueArn"),
-    "sns": ("TopicConfigurations", "TopicArn"),
-}
 
 
 def _call(operation: str, name: str, **payload: Any) -> list[Call]:
@@ -69,7 +63,7 @@ def _shared(value: list[Any], site: FaultSite) -> Any:
 
 
 def _no_log_delivery(value: list[Any], site: FaultSite) -> Any:
-    kept = [s for s in value if _DELIVERY not in s.get("Principal", {}).get("Service", [])]
+    kept = [s for s in value if DELIVERY not in s.get("Principal", {}).get("Service", [])]
     return kept
 
 
@@ -156,7 +150,7 @@ def _put_logging(name: str, want: Any, raw: Any) -> list[Call]:
 
 def _canon_notifications(raw: Any) -> Any:
     found = []
-    for configurations, arn in _KINDS.values():
+    for configurations, arn in TARGETS.values():
         for item in raw.get(configurations, []):
             rules = item.get("Filter", {}).get("Key", {}).get("FilterRules", [])
             limits = {r["Name"].lower(): r["Value"] for r in rules}
@@ -182,7 +176,7 @@ def _parse_notifications(value: Any) -> Any:
 def _put_notifications(name: str, want: list[Any], raw: Any) -> list[Call]:
     wanted: dict[str, list[Any]] = {}
     for item in want:
-        configurations, arn = _KINDS[item["target"].split(":")[2]]
+        configurations, arn = TARGETS[item["target"].split(":")[2]]
         entry: dict[str, Any] = {arn: item["target"], "Events": item["events"]}
         if rules := [{"Name": k, "Value": item[k]} for k in ("prefix", "suffix") if k in item]:
             entry["Filter"] = {"Key": {"FilterRules": rules}}
@@ -358,66 +352,6 @@ BUCKET = ResourceType(
 )
 
 
-def _check_policy(payload: dict[str, Any], view: View) -> None:
-    bucket = payload.get("Bucket")
-    arn = f"arn:aws:s3:::{bucket}"
-    policy.check(
-        payload.get("Policy"),
-        principal=True,
-        resource=lambda r: r == arn or r.startswith(arn + "/") or r == arn + "*",
-    )
-    block = view.value("s3", "bucket", str(bucket), "public_access_block") or {}
-    if block.get("BlockPublicPolicy") and any(map(policy.is_public, policy.statements(payload["Policy"]))):
-        raise ApiError(
-            "AccessDenied",
-            "public policies are prevented by the BlockPublicPolicy setting in S3 Block Public Access",
-        )
-
-
-def _check_versioning(payload: dict[str, Any], view: View) -> None:
-    if payload.get("VersioningConfiguration", {}).get("Status") not in ("Enabled", "Suspended"):
-        raise ApiError("MalformedXML", "VersioningConfiguration needs a Status: Enabled or Suspended")
-
-
-def _check_logging(payload: dict[str, Any], view: View) -> None:
-    enabled = (payload.get("BucketLoggingStatus") or {}).get("LoggingEnabled")
-    if not enabled:
-        return
-    target = enabled.get("TargetBucket")
-    granted = view.value("s3", "bucket", str(target), "policies")
-    if granted is None:
-        raise ApiError("InvalidTargetBucketForLogging", f"The target bucket {target!r} for logging does not exist")
-    if not any(_DELIVERY in s.get("Principal", {}).get("Service", []) for s in granted if s["Effect"] == "Allow"):
-        raise ApiError(
-            "InvalidTargetBucketForLogging",
-            f"You must give {_DELIVERY} permission to write to the target bucket {target!r}",
-        )
-
-
-def _check_notifications(payload: dict[str, Any], view: View) -> None:
-    configuration = payload.get("NotificationConfiguration") or {}
-    source = f"arn:aws:s3:::{payload.get('Bucket')}"
-    for service, (key, arn_key) in _KINDS.items():
-        for item in configuration.get(key, []):
-            arn = str(item.get(arn_key, "")) if isinstance(item, dict) else ""
-            name = arn.rpartition(":")[2]
-            granted: Any = None
-            if service == "lambda":
-                permissions = view.value("lambda", "function", name, "policies")
-                granted = permissions is not None and any(
-                    p["principal"] in ("s3.amazonaws.com", "*") and p.get("source_arn") in (None, source)
-                    for p in permissions
-                )
-            else:
-                kind = {"sqs": "queue", "sns": "topic"}[service]
-                statements = view.value(service, kind, name, "policies")
-                granted = statements is not None and any(s["Effect"] == "Allow" for s in statements)
-            if not granted:
-                raise ApiError(
-                    "InvalidArgument", f"Unable to validate the destination {arn!r}: it does not let S3 send to it"
-                )
-
-
 SERVICE = Service(
     name="s3",
     types=(BUCKET,),
@@ -438,10 +372,10 @@ SERVICE = Service(
     ),
     data=("PutObject", "DeleteObject"),
     hooks={
-        "PutBucketPolicy": _check_policy,
-        "PutBucketVersioning": _check_versioning,
-        "PutBucketLogging": _check_logging,
-        "PutBucketNotificationConfiguration": _check_notifications,
+        "PutBucketPolicy": s3_checks.check_policy,
+        "PutBucketVersioning": s3_checks.check_versioning,
+        "PutBucketLogging": s3_checks.check_logging,
+        "PutBucketNotificationConfiguration": s3_checks.check_notifications,
     },
     complete={
         "PutBucketPolicy": lambda payload, api: {**payload, "Policy": policy.collapsed(payload.get("Policy"))}
