@@ -106,6 +106,20 @@ def test_deleting_what_is_broken_does_not_pay(episode: Episode) -> None:
     assert outcome.done
 
 
+def test_a_policy_against_plain_http_does_not_stop_calls_about_objects(episode: Episode) -> None:
+    """The calls are over TLS, as far as the agent can tell; moto would refuse them."""
+    for action in episode.solution()[:1]:
+        assert action["operation"] == "PutBucketPolicy"
+        episode.act(**action)
+    put = episode.act("s3", "PutObject", {"Bucket": "uploads", "Key": "a/b", "Body": b"data"})
+    assert put.operation_result["status"] == "SUCCESS", put.operation_result
+    got = episode.act("s3", "GetObject", {"Bucket": "uploads", "Key": "a/b"})
+    assert got.operation_result["output"]["Body"] == {"$base64": "ZGF0YQ=="}
+    assert got.state["s3:up"][0]["policies"]
+    gone = episode.act("s3", "GetObject", {"Bucket": "uploads", "Key": "c"})
+    assert gone.operation_result["error"]["code"] == "NoSuchKey"
+
+
 def test_an_episode_survives_an_emulator_that_is_down_for_a_while(backend: Backend) -> None:
     """Also when it goes down between a change and the look at what changed."""
 

@@ -5,8 +5,10 @@ from __future__ import annotations
 import os
 import re
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
+from urllib.parse import SplitResult, urlsplit
 
 import moto.backend_index as backend_index
 import moto.backends as moto_backends
@@ -17,6 +19,7 @@ from moto.core.base_backend import BackendDict, backend_lock
 from moto.core.botocore_stubber import MockRawResponse
 from moto.core.config import default_user_config
 from moto.core.exceptions import HTTPException
+from moto.core.model_instances import reset_model_data
 from moto.core.models import botocore_stubber
 from moto.core.request import normalize_request
 
@@ -24,6 +27,28 @@ from .backend import Backend
 from .errors import BackendError
 
 Handler = Callable[[Any, str, Any], tuple[int, Any, Any]]
+
+
+@contextmanager
+def _unenforced(account: str, url: SplitResult) -> Iterator[None]:
+    """Look away from the bucket's policy during a call about an object.
+
+    moto evaluates it without its conditions, so that a policy against plain http would refuse every call. Other
+    emulators evaluate none.
+    """
+    bucket_name, _, key = url.path.lstrip("/").partition("/")
+    if not key or not url.netloc.startswith("s3."):
+        yield
+        return
+    bucket = moto_backends.get_backend("s3")[account]["aws"].buckets.get(bucket_name)
+    policy = getattr(bucket, "policy", None)
+    if bucket is not None:
+        bucket.policy = None
+    try:
+        yield
+    finally:
+        if bucket is not None:
+            bucket.policy = policy
 
 
 class MotoBackend(Backend):
@@ -53,7 +78,8 @@ class MotoBackend(Backend):
             raise BackendError(f"a request to {url} was stopped: moto does not emulate it")
         mocked = normalize_request(request)
         try:
-            status, headers, body = handler(mocked, mocked.raw_url, mocked.headers)
+            with _unenforced(request.headers["x-moto-account-id"], urlsplit(url)):
+                status, headers, body = handler(mocked, mocked.raw_url, mocked.headers)
         except HTTPException as e:
             status, headers, body = e.code, e.get_headers(), e.get_body()
         return AWSResponse(request.url, status, headers, MockRawResponse(body))  # type: ignore[arg-type]
@@ -86,7 +112,17 @@ class MotoBackend(Backend):
                 held = dict.pop(accounts, account)
                 for region in list(held.values()):
                     if accounts.service_name == "s3":
-                        region.reset()  # also takes the bucket names out of the table that accounts share
+                        _drop_buckets(region, accounts)
                     region.__dict__.clear()
                 held.clear()  # a cache of moto keeps the last 128 of these dictionaries alive: leave them empty
+            reset_model_data()  # moto remembers every object it ever made, for a page that shows them
         return True
+
+
+def _drop_buckets(region: Any, accounts: Any) -> None:
+    """What `region.reset()` does for its own buckets; that also closes the objects of all other accounts."""
+    for bucket in region.buckets.values():
+        for item in [*bucket.keys.values(), *bucket.multiparts.values()]:
+            if hasattr(item, "dispose"):
+                item.dispose()
+        accounts.bucket_accounts.pop(bucket.name, None)  # names are global: the table is shared by all accounts
