@@ -131,12 +131,15 @@ PLANTED = {
     "the environments import the evaluation": ("envs/group.py", "from evaluation import metrics"),
     "the evaluation imports a trainer": ("evaluation/run.py", "import trainers"),
     "a trainer imports a test": ("trainers/ppo.py", "import tests.helpers"),
+    "cloudenv imports the core": ("envs/cloudenv/server/app.py", "from cloudrl.errors import UserError"),
+    "cloudenv imports the adapters": ("envs/cloudenv/client.py", "import envs.cloudops"),
     "a module without a place": ("cloudrl/misc.py", ""),
 }
 FINE = {
     "cloudrl/config.py": "from cloudrl.reward.weights import RewardWeights\nimport cloudrl.errors",
     "cloudrl/reward/weights.py": "from cloudrl.types import State\nfrom . import terms",
     "cloudrl/simulator.py": "from cloudrl.safety.layer import check\nimport numpy",
+    "envs/cloudenv/server/app.py": "import cloudenv, fastapi\nfrom ..models import CloudEnvAction",
     "cloudrl/policies/lists.py": "from cloudrl import simulator, config",
     "trainers/ppo.py": "import torch\nfrom evaluation import metrics\nimport envs, cloudrl.config",
 }

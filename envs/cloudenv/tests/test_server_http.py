@@ -52,6 +52,15 @@ def test_two_episodes_do_not_mix(url: str) -> None:
     assert (state["a"]["step_count"], state["b"]["step_count"]) == (1, 0)
 
 
+def test_the_end_of_one_episode_leaves_the_objects_of_another(url: str) -> None:
+    for name in ("stays", "ends"):
+        start(url, name, "versions")
+    step(url, "stays", "s3", "PutObject", Bucket="data", Key="k", Body="text")
+    httpx.delete(f"{url}/api/episodes/ends")
+    read = step(url, "stays", "s3", "GetObject", Bucket="data", Key="k")["observation"]["operation_result"]
+    assert read["status"] == "SUCCESS" and read["output"]["Body"] == {"$base64": "dGV4dA=="}
+
+
 def test_an_extra_resource_counts(url: str) -> None:
     start(url, "extra", "versions")
     assert (
