@@ -127,6 +127,9 @@ def _problems() -> Iterator[None]:
     try:
         yield
     except PipelineError as error:
+        cause = error.__context__  # building says at which resource it failed, and keeps why
+        if isinstance(cause, ApiError) and cause.code == "EmulatorUnavailable":
+            raise ApiProblem(503, cause.code, cause.message) from None
         raise ApiProblem(422, "PipelineError", str(error)) from None
     except ApiError as error:
         raise ApiProblem(503, error.code, error.message) from None

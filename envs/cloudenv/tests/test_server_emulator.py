@@ -11,9 +11,11 @@ from pathlib import Path
 import httpx
 import pytest
 
+from cloudenv import CloudEnvAction
 from cloudenv.server.app import main, serve_emulator
 from cloudenv.server.host import EpisodeHost
 from cloudenv.server.managers.task import load_task
+from cloudenv.server.providers.aws.backend import HttpBackend
 from cloudenv.server.settings import Settings
 
 
@@ -88,3 +90,24 @@ def test_the_command_binds_loopback_and_never_says_a_credential(tmp_path: Path) 
         said, _ = process.communicate(timeout=20)
     assert secret not in said and "AKIA" not in said
     assert said.startswith(f"CloudEnv on http://127.0.0.1:{port}")
+
+
+def test_an_emulator_that_goes_away_and_comes_back() -> None:
+    """The episode survives. (moto's server keeps its state in this process, so a restart does not lose it.)"""
+    pytest.importorskip("moto.server")
+    port = free_port()
+    server = serve_emulator("127.0.0.1", port)
+    host = EpisodeHost(Settings(), HttpBackend(f"http://127.0.0.1:{port}"))
+    action = CloudEnvAction(service="s3", operation="GetBucketVersioning", payload={"Bucket": "bucket1"})
+    try:
+        host.open("http", "tough", load_task("easy-task-1"), None)
+        assert host.act("http", "tough", action).operation_result["status"] == "SUCCESS"
+        server.stop()
+        lost = host.act("http", "tough", action)
+        assert lost.operation_result["error"]["code"] == "EmulatorUnavailable"
+        assert not lost.done
+        server = serve_emulator("127.0.0.1", port)
+        assert host.act("http", "tough", action).operation_result["status"] == "SUCCESS"
+    finally:
+        host.close()
+        server.stop()
