@@ -120,7 +120,7 @@ EDGE = np.dtype(
 EVENT = np.dtype(
     [
         ("kind", _i),
-        ("on", _i),  # kind of resource, ANY_KIND, ONE_KIND
+        ("hits", _i),  # kind of resource, ANY_KIND, ONE_KIND
         ("start_min", _i),  # ticks
         ("start_max", _i),
         ("ticks_min", _i),

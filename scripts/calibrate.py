@@ -1,9 +1,10 @@
-"""Play every scripted policy on every suite and write the tables of docs/calibration.md.
+"""Play every scripted policy on every suite and write the tables of docs/calibration.md and docs/suites.md.
 
-    python scripts/calibrate.py                  the score tables and the gates (half a minute)
+    python scripts/calibrate.py                  the score tables and the gates (a minute)
+    python scripts/calibrate.py --only stress    the stress suites (docs/suites.md) and what each punishes
     python scripts/calibrate.py --sensitivity    also: each key constant of Medium halved and doubled alone
 
-The text of the page stays; what stands between its marks is written anew. Exit code 1 if a gate is missed.
+The text of the pages stays; what stands between their marks is written anew. Exit code 1 if a gate is missed.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ from cloudrl.policies.scripted import (
 )
 from cloudrl.reward.bill import served_share
 from cloudrl.runs import write_atomic
-from cloudrl.scenarios.library import load_scenario, scenario_hash
+from cloudrl.scenarios.library import SUITES, load_scenario, scenario_hash
 from cloudrl.scenarios.ranges import check_scenario
 from cloudrl.scenarios.schema import Scenario
 from cloudrl.seeding import VALIDATION_SEEDS
@@ -46,9 +47,12 @@ from evaluation.economics import (
     usual_rewards,
 )
 from evaluation.statistics import bootstrap
+from evaluation.stress import LESSONS, measure_lesson
 
-SUITES = ("easy", "medium", "hard", "quiet")
-PAGE = Path(__file__).resolve().parents[1] / "docs" / "calibration.md"
+STRESS = tuple(name for name in SUITES if name.startswith("stress-"))
+MAIN = tuple(name for name in SUITES if name not in STRESS)
+DOCS = Path(__file__).resolve().parents[1] / "docs"
+PAGES = {"main": DOCS / "calibration.md", "stress": DOCS / "suites.md"}
 
 
 # ---------------------------------------------------------------- score tables
@@ -116,6 +120,52 @@ def results(suites: list[Suite], command: str, n_worlds: int) -> str:
             gate_table(suite),
         ]
     return "\n\n".join(out)
+
+
+# ---------------------------------------------------------------- stress suites
+def lessons_table(n_worlds: int) -> str:
+    """What the habit that each stress suite is made against costs there."""
+    heads = ["suite", "the habit", "nothing done $", "with the habit $", "without it $", "what the habit costs $"]
+    rows = [heads, ["---", "---", *["--:"] * 4]]
+    for lesson in LESSONS:
+        cost = measure_lesson(lesson, n_worlds)
+        rows.append(
+            [
+                f"`{lesson.scenario}`",
+                f"{lesson.habit}: *{lesson.punished.name}* against *{lesson.right.name}*",
+                *(f"{dollars:.0f}" for dollars in (cost.idle, cost.punished, cost.right)),
+                str(cost.habit),
+            ]
+        )
+        print(" | ".join(rows[-1]), flush=True)
+    note = f"Mean bills on {n_worlds} validation worlds; mean of the paired difference with its 95 % interval."
+    return note + "\n\n" + "\n".join("| " + " | ".join(row) + " |" for row in rows)
+
+
+def overview(suites: list[Suite]) -> str:
+    """One row per suite: what doing nothing costs, and what scripted policies save of it."""
+    heads = [
+        "suite", "constants", "idle bill $", "infra %", "outage %", "exposure %", "hand-written saves %",
+        "runbook saves %", "best degenerate, % of the best policy's savings", "random saves %", "won by noop %",
+        "by runbook %",
+    ]  # fmt: skip
+    rows = [heads, ["---", "---", *["--:"] * (len(heads) - 2)]]
+    for name, suite in zip(STRESS, suites, strict=True):
+        idle, parts = float(suite.bills["noop"].mean()), suite.parts("noop")
+        worst = max(DEGENERATE[1:], key=lambda policy: float(suite.savings(policy).mean()))
+        rows.append(
+            [
+                f"`{name}`",
+                scenario_hash(suite.scenario),
+                f"{idle:.0f}",
+                *(f"{100 * parts[part] / idle:.0f}" for part in ("infrastructure", "outage", "exposure")),
+                *(f"{100 * suite.savings(policy).mean() / idle:.1f}" for policy in ("handwritten", "runbook")),
+                f"{worst} {100 * suite.share(worst):+.1f}",
+                f"{100 * suite.savings('random').mean() / idle:.0f}",
+                *(f"{100 * suite.won(policy).mean():.0f}" for policy in ("noop", "runbook")),
+            ]
+        )
+    return "\n".join("| " + " | ".join(row) + " |" for row in rows)
 
 
 # ---------------------------------------------------------------- sensitivity
@@ -202,36 +252,50 @@ def put(page: str, mark: str, text: str) -> str:
     before, found, rest = page.partition(begin)
     _, closed, after = rest.partition(end)
     if not found or not closed:
-        raise SystemExit(f"{PAGE} has no marks {begin} and {end}: put them where the tables belong")
+        raise SystemExit(f"no marks {begin} and {end} in the page: put them where the tables belong")
     return f"{before}{begin}\n{text}\n{end}{after}"
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--worlds", type=int, default=200, help="validation worlds per suite")
+    parser.add_argument("--only", choices=list(PAGES), help="only the main suites, or only the stress suites")
     parser.add_argument("--sensitivity", action="store_true", help="also write the sensitivity table")
-    parser.add_argument("--dry", action="store_true", help="print, do not write the page")
+    parser.add_argument("--dry", action="store_true", help="print, do not write the pages")
     args = parser.parse_args()
-    command = "python scripts/calibrate.py" + (f" --worlds {args.worlds}" if args.worlds != 200 else "")
-    suites = [measure(load_scenario(name), args.worlds) for name in SUITES]
     missed = 0
-    for suite in suites:
-        print(f"{suite.name}: idle bill ${suite.bills['noop'].mean():.2f}, best policy {suite.best}")
-        for gate in gates(suite):
-            missed += not gate.met
-            print(f"  {'met   ' if gate.met else 'MISSED'} {gate.text}: {gate.figure}")
-    blocks = {"results": results(suites, command, args.worlds)}
-    if args.sensitivity:
-        blocks["sensitivity"] = sensitivity(args.worlds)
-    if args.dry:
-        print("\n\n".join(blocks.values()))
-    else:
-        page = PAGE.read_text()
+    for part, names in (("main", MAIN), ("stress", STRESS)):
+        if args.only not in (None, part):
+            continue
+        options = (f" --only {part}" if args.only else "") + (
+            f" --worlds {args.worlds}" if args.worlds != 200 else ""
+        )
+        suites = []
+        for name in names:
+            suites.append(measure(load_scenario(name), args.worlds))
+            missed += report(suites[-1])
+        blocks = {"results": results(suites, "python scripts/calibrate.py" + options, args.worlds)}
+        if part == "stress":
+            blocks |= {"lessons": lessons_table(args.worlds), "overview": overview(suites)}
+        elif args.sensitivity:
+            blocks["sensitivity"] = sensitivity(args.worlds)
+        if args.dry:
+            print("\n\n".join(blocks.values()))
+            continue
+        page = PAGES[part].read_text()
         for mark, text in blocks.items():
             page = put(page, mark, text)
-        write_atomic(PAGE, page)
-        print(f"wrote {PAGE}")
+        write_atomic(PAGES[part], page)
+        print(f"wrote {PAGES[part]}")
     return 1 if missed else 0
+
+
+def report(suite: Suite) -> int:
+    """Print the gates of a suite. Returns how many it misses."""
+    print(f"{suite.name}: idle bill ${suite.bills['noop'].mean():.2f}, best policy {suite.best}")
+    for gate in gates(suite):
+        print(f"  {'met   ' if gate.met else 'MISSED'} {gate.text}: {gate.figure}", flush=True)
+    return sum(not gate.met for gate in gates(suite))
 
 
 if __name__ == "__main__":

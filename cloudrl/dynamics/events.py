@@ -78,9 +78,10 @@ def false_alarm_rate(table, p, w):  # type: ignore[no-untyped-def]
 
 @kernel
 def strike(table, w, groups, resources):  # type: ignore[no-untyped-def]
-    """Carry out the events that begin in this tick."""
+    """Carry out the events that begin in this tick; a lost zone takes down what runs there until it is back."""
     for e in range(table.shape[0]):
-        if w.event_start[e] != w.tick:
+        first = w.event_start[e] == w.tick
+        if not first and not (table[e].kind == ZONE_LOSS and w.event_start[e] <= w.tick < w.event_end[e]):
             continue
         draws = stream(w.key, EVENT_DRAWS, _HITS + e)
         for i in range(w.n_resources):
@@ -90,14 +91,15 @@ def strike(table, w, groups, resources):  # type: ignore[no-untyped-def]
                 and reaches(table[e], w, e, groups, resources, i)
                 and uniform(draws, i, 0) < table[e].share
             ):
-                _hit(table[e].kind, w, w.event_strength[e], w.event_end[e] - w.event_start[e], r)
+                _hit(table[e].kind, w, w.event_strength[e], w.event_end[e] - w.tick, first, r)
 
 
 @kernel
-def _hit(kind, w, strength, ticks, r):  # type: ignore[no-untyped-def]
-    """What an event of `kind` does to resource `r`."""
+def _hit(kind, w, strength, ticks, first, r):  # type: ignore[no-untyped-def]
+    """What an event of `kind` with `ticks` left does to resource `r`. `first`: in its first tick."""
     if kind == ZONE_LOSS and r.multi_az:
-        r.hold = 1  # it fails over
+        if first:
+            r.hold = 1  # it fails over
     elif kind in (ZONE_LOSS, SERVICE_LOSS):
         if r.status == RUNNING:
             crash(w, r, ticks, FAILURE_INCIDENT)
@@ -121,9 +123,9 @@ def reaches(event, w, e, groups, resources, i):  # type: ignore[no-untyped-def]
         return r.kind != QUEUE and zone(groups, r, i) == int(ZONES * pick)
     if event.kind == SERVICE_LOSS:
         return r.group == _service(event, w, groups, resources, pick)
-    if event.on == ONE_KIND:
+    if event.hits == ONE_KIND:
         return r.kind == int(QUEUE * pick)
-    return event.on == ANY_KIND or r.kind == event.on
+    return event.hits == ANY_KIND or r.kind == event.hits
 
 
 @kernel
@@ -150,7 +152,7 @@ def _service(event, w, groups, resources, pick):  # type: ignore[no-untyped-def]
 @kernel
 def _may_fail(event, group, resources):  # type: ignore[no-untyped-def]
     kind = resources[group.first].kind
-    return not group.idle and kind != QUEUE and (event.on < 0 or kind == event.on)
+    return not group.idle and kind != QUEUE and (event.hits < 0 or kind == event.hits)
 
 
 @kernel

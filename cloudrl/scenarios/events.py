@@ -10,7 +10,7 @@ from cloudrl.errors import UserError, did_you_mean
 from cloudrl.types import ANY_KIND, EVENT, EVENT_NAMES, KIND_NAMES, MAX_EVENTS, ONE_KIND
 
 TARGETS = {"any": ANY_KIND, "one": ONE_KIND} | {name: kind for kind, name in enumerate(KIND_NAMES)}
-"""What `on` may say: every kind, one kind drawn per world (not queues), or that kind."""
+"""What `hits` may say: every kind, one kind drawn per world (not queues), or that kind."""
 
 
 @dataclass
@@ -22,9 +22,9 @@ class Event:
               hour, while it lasts
     alarms    sensors raise false alarms while it lasts          1 / (resource tick)
     zone      one of three zones is lost: what runs there        -
-              crashes until it is back, unless it is restarted
-              (elsewhere); multi-AZ serves half for a tick, a
-              queue is not hit
+              crashes, however often it is restarted, until
+              the zone is back; what is multi-AZ serves half
+              for a tick, a queue is not hit
     service   all replicas of one service with traffic crash     -
     hole      a published vulnerability, known at once           exploitation probability in 30 days
     leak      credentials leak: as bad as this much older        days
@@ -38,7 +38,7 @@ class Event:
     ticks_max: int = 1
     strength_low: float = 1.0
     strength_high: float = 1.0
-    on: str = "any"  # kind of resource it hits, see TARGETS; service: the kind that the service is of
+    hits: str = "any"  # kind of resource, see TARGETS; service: the kind that the service is of
     share: float = 1.0  # of those resources, each drawn by itself; service: of its replicas
 
 
@@ -46,7 +46,7 @@ def event_table(events: list[Event]) -> np.ndarray:
     """The events as an (E,) array of dtype EVENT, for the kernels. They have been checked."""
     table = np.zeros(len(events), EVENT)
     for row, event in zip(table, events, strict=True):
-        row["kind"], row["on"] = EVENT_NAMES.index(event.kind), TARGETS[event.on]
+        row["kind"], row["hits"] = EVENT_NAMES.index(event.kind), TARGETS[event.hits]
         for name in ("start_min", "start_max", "ticks_min", "ticks_max", "strength_low", "strength_high", "share"):
             row[name] = getattr(event, name)
     return table
@@ -60,7 +60,7 @@ def check_events(prefix: str, events: list[Event], ticks: int) -> None:
         where = f"{prefix}.events[{k}]"
         if event.kind not in EVENT_NAMES:
             raise UserError(f"{where}.kind='{event.kind}': no such event; {did_you_mean(event.kind, EVENT_NAMES)}")
-        if event.on not in TARGETS:
-            raise UserError(f"{where}.on='{event.on}': no such kind; {did_you_mean(event.on, TARGETS)}")
+        if event.hits not in TARGETS:
+            raise UserError(f"{where}.hits='{event.hits}': no such kind; {did_you_mean(event.hits, TARGETS)}")
         if event.start_max >= ticks:
             raise UserError(f"{where}.start_max={event.start_max}: the episode has {ticks} ticks; begin within it")

@@ -24,6 +24,15 @@ SUITES = {
     "medium": "CloudOps-Medium-v1",
     "hard": "CloudOps-Hard-v1",
     "quiet": "CloudOps-Stress-Quiet-v1",
+    "stress-retry-storm": "CloudOps-Stress-RetryStorm-v1",
+    "stress-zero-day": "CloudOps-Stress-ZeroDay-v1",
+    "stress-leaked-credential": "CloudOps-Stress-LeakedCredential-v1",
+    "stress-zone-loss": "CloudOps-Stress-ZoneLoss-v1",
+    "stress-sale-day": "CloudOps-Stress-SaleDay-v1",
+    "stress-alert-flood": "CloudOps-Stress-AlertFlood-v1",
+    "stress-cost-crunch": "CloudOps-Stress-CostCrunch-v1",
+    "stress-topology-shift": "CloudOps-Stress-TopologyShift-v1",
+    "stress-price-shock": "CloudOps-Stress-PriceShock-v1",
 }
 
 

@@ -73,7 +73,7 @@ class CloudOpsEnv(gymnasium.Env[np.ndarray, np.int64]):
             metrics             dict       the episode's figures: bill, bill/<part>, served, vetoed, invalid, ...
 
     Args:
-        scenario: "easy", "medium", "hard", "quiet", or a `cloudrl.Scenario`.
+        scenario: a name in cloudrl.scenarios.library.SUITES ("easy", "stress-zero-day"), or a `cloudrl.Scenario`.
         reward: preset ("balanced", "cost", "security", "reliability") or RewardWeights.
         safety: mode ("enforce", "observe", "off") or SafetyConfig.
         memory: immune memory: None (off), True, MemoryConfig, a saved file, or an ImmuneMemory to share.

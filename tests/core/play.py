@@ -14,7 +14,8 @@ from cloudrl.scenarios.schema import Scenario
 FULL = os.environ.get("CLOUDRL_FULL") == "1"
 """The sizes that the issues state, instead of those of every day."""
 
-SUITES = available()
+SUITES = [name for name in available() if FULL or not name.startswith("stress-")]
+"""Every day tests/scenarios looks at the stress suites, at sizes of their own."""
 ESTATES = sorted((CONFIG_DIR / "estates").glob("*.yaml"))
 WORLDS = [*SUITES, *(f"estate:{path.stem}" for path in ESTATES)]
 """Every scenario that ships, estates included."""

@@ -48,18 +48,20 @@ def false_alarms(p: SimpleNamespace, w: World) -> float:
 
 
 def strike(w: World, r: Resource) -> None:
-    """Whatever begins in this tick and reaches the resource."""
+    """Whatever begins in this tick and reaches the resource; a lost zone, as long as it is lost."""
+    lost = set(under_way(w, "zone"))
     for e, event in enumerate(w.events):
-        if w.event_start[e] != w.tick or r.status == DELETED or not _reaches(w, e, r):
+        begins = w.event_start[e] == w.tick
+        if not (begins or e in lost) or r.status == DELETED or not _reaches(w, e, r):
             continue
         if uniform(w.luck.stream(EVENT_DRAWS, 1 + e), r.index, 0) >= event.share:
             continue
         strength = w.event_strength[e]
         if event.kind == "zone" and r.multi_az:
-            r.hold = True
+            r.hold = r.hold or begins
         elif event.kind in ("zone", "service"):
             if r.status == RUNNING:
-                crash(w, r, w.event_end[e] - w.event_start[e], FAILURE_INCIDENT)
+                crash(w, r, w.event_end[e] - w.tick, FAILURE_INCIDENT)
                 r.alarm = True
         elif event.kind == "hole" and r.kind != QUEUE:
             r.known_count += 1
@@ -78,11 +80,11 @@ def _reaches(w: World, e: int, r: Resource) -> bool:
     if event.kind == "service":
         candidates = [g for g in w.groups if _may_fail(event, g)]
         return bool(candidates) and r.group is candidates[int(len(candidates) * pick)]
-    if event.on == "one":
+    if event.hits == "one":
         return r.kind == (VM, DATABASE, CACHE)[int(3 * pick)]
-    return event.on in ("any", KIND_NAMES[r.kind])
+    return event.hits in ("any", KIND_NAMES[r.kind])
 
 
 def _may_fail(event: Event, group: Group) -> bool:
     kind = group.members[0].kind
-    return not group.idle and kind != QUEUE and event.on in ("any", "one", KIND_NAMES[kind])
+    return not group.idle and kind != QUEUE and event.hits in ("any", "one", KIND_NAMES[kind])
