@@ -262,7 +262,7 @@ def run(args: argparse.Namespace) -> list[Played]:
         register_pipeline(server, task)
         name = task.id.replace(":", "_")
         path, part = folder / f"{name}.{args.agent}.jsonl", folder / f".{name}.{args.agent}.part"
-        with part.open("w") as lines, MyEnv(base_url=server) as env:
+        with part.open("w", buffering=1) as lines, MyEnv(base_url=server) as env:
 
             def note(line: dict[str, Any]) -> None:
                 lines.write(json.dumps(line, default=str) + "\n")

@@ -34,8 +34,9 @@ def test_the_quick_start(url: str) -> None:
     (code,) = blocks("python", "Quick Start")
     here = code.replace('MyEnv.from_docker_image("cloudenv-env:latest")', f'MyEnv(base_url="{url}")')
     assert here != code
+    scope: dict[str, Any] = {"__name__": "quick_start"}
     with contextlib.redirect_stdout(io.StringIO()) as printed:
-        exec(here, scope := {"__name__": "quick_start"})
+        exec(here, scope)
     result = scope["result"]
     assert result.observation.operation_result["status"] == "SUCCESS"
     assert "s3:test-bucket" in result.observation.current_pipeline_state  # made in the episode: an extra
@@ -51,7 +52,8 @@ def test_the_actions_of_core_concepts() -> None:
 def test_the_build_plan(url: str) -> None:
     """Empty payloads get defaults."""
     (code,) = blocks("python", "Example Build Plan")
-    exec(code, scope := {"CloudEnvAction": cloudenv.CloudEnvAction, "AWSService": cloudenv.AWSService})
+    scope: dict[str, Any] = {"CloudEnvAction": cloudenv.CloudEnvAction, "AWSService": cloudenv.AWSService}
+    exec(code, scope)
     with cloudenv.MyEnv(base_url=url) as env:
         env.reset()
         results = [env.step(action).observation.operation_result for action in scope["steps"]]

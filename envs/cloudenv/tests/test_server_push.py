@@ -20,7 +20,8 @@ PACKAGE = Path(__file__).resolve().parents[1]
 
 def hub() -> tuple[FastAPI, dict[str, Any]]:
     """What the hub's API does for a push; (the app, what it was sent)."""
-    app, got = FastAPI(), {"files": {}, "created": None}
+    app = FastAPI()
+    got: dict[str, Any] = {"files": {}, "created": None}
 
     @app.get("/api/whoami-v2")
     def whoami() -> dict[str, Any]:
