@@ -31,7 +31,7 @@ from cloudrl.compose import curriculum_scenarios
 from cloudrl.curriculum import Curriculum
 from cloudrl.errors import UserError
 from cloudrl.observation import OBSERVATION_VERSION
-from cloudrl.runs import Run, check_trusted, create_run, locked, resume_command, resume_point, save_json
+from cloudrl.runs import Run, check_trusted, create_run, resume_command, resume_point, save_json
 from cloudrl.scenarios.schema import Scenario
 from evaluation.agents import lm_files
 from trainers.common.build import pick_device
@@ -77,10 +77,9 @@ def main(config: GRPOConfig) -> float:
     scenarios = curriculum_scenarios(settings) or [config.scenario]
     setup.check(config)
     if config.resume is None:
-        language = make_language(
-            config, scenarios[0]
-        )  # what is wrong with a model is said before anything is made
-        run, checkpoint = create_run("grpo", config, observation_version=OBSERVATION_VERSION), None
+        checkpoint = None
+        language = make_language(config, scenarios[0])  # what is wrong with it is said before a run is made
+        run = setup.of_the_first(lambda: create_run("grpo", config, observation_version=OBSERVATION_VERSION))
     else:
         run, checkpoint = resume_point(config.resume, "grpo")
         if checkpoint is not None:
@@ -88,7 +87,7 @@ def main(config: GRPOConfig) -> float:
             language = lm_files.load(checkpoint, trainable=True)
         else:
             language = make_language(config, scenarios[0])
-    with locked(run):
+    with setup.only_writer(run):
         trainer = Trainer(config, run, scenarios, language, device, checkpoint)
         try:
             trainer.train()
@@ -137,6 +136,8 @@ class Trainer:
         self.started = time.process_time() - self.progress.seconds
         self.judge = self._judge()
         self.baselines: dict[str, float] = {}
+        self.entropy_coef = config.grpo.entropy_coef
+        self.saved_at = -1 if checkpoint is None else self.progress.step
 
     # ------------------------------------------------------------------ the algorithm
     def train(self) -> None:
@@ -150,8 +151,8 @@ class Trainer:
             self.baselines = self._measure_baselines()
             if self.progress.step < self.steps:
                 self.trl.train()  # calls begin, after_step and after_log
-        if (self.progress.step >= self.steps and self.checkpoint is None) or self.progress.step:
-            self.save()
+            if self.saved_at != self.progress.step:
+                self.save()
 
     def begin(self) -> None:
         """TRL has made its optimiser and schedule, and is about to begin."""
@@ -159,12 +160,14 @@ class Trainer:
             restore_trainer(self.checkpoint, self.trl)
             self.trl._globalstep_last_logged = self.progress.step
         if self.checkpoint is not None:
-            restore_worlds(self.checkpoint, self.stream)
+            restore_worlds(self.checkpoint, self.stream, self.meter)
 
     def first_batch(self) -> None:
         """TRL asks for the first groups; whatever it drew from the generators before does not count."""
-        if self.checkpoint is not None:
+        if self.checkpoint is not None and self.progress.step:
             restore_luck(self.checkpoint)
+        else:
+            th.manual_seed(1_000_003 * self.config.seed + setup.rank())
 
     def after_step(self, step: int) -> bool:
         """A gradient step is done. Returns whether to stop."""
@@ -184,12 +187,21 @@ class Trainer:
         self.bar.to(step, f"reward {self._recent('reward'):.3f}")
         return stop
 
+    def before_step(self, step: int) -> None:
+        """The gradient step after `step` begins: exploration is paid for less and less, and acted upon more."""
+        grpo, done = self.config.grpo, step / self.steps
+        self.entropy_coef = setup.falling(grpo.entropy_coef, grpo.entropy_coef_final, done)
+        setup.set_entropy_coef(self.trl, self.entropy_coef)
+        self.stream.wait = grpo.wait * max(0.0, 1.0 - 2.0 * done)
+
     def after_log(self, figures: dict[str, Any]) -> None:
         """TRL has figures; ours come along."""
         if "train_runtime" in figures or self.log is None:
             return
+        figures.pop("epoch", None)  # there is no dataset
         figures = {**figures, **self.meter.read(), **episode_figures(self.stream), **self.baselines}
         figures["baseline/noop"] = 0.0  # by construction: gains are against it
+        figures["entropy_coef"] = self.entropy_coef
         figures["curriculum/stage"] = self.curriculum.stage
         self.log.write(figures, self.progress.step)
 
@@ -261,6 +273,7 @@ class Trainer:
         stage = self.curriculum.stage
         self.bar.say(f"curriculum: stage {self.curriculum.stages[stage].name} ({why})")
         self.stream.set_scenario(self.scenarios[stage])
+        self.meter.constants = []
         self.judge = self._judge()
         self.baselines = self._measure_baselines()
 
@@ -279,11 +292,12 @@ class Trainer:
     def save(self) -> None:
         """A whole checkpoint of everything."""
         self._save_into(self.run.checkpoints, self.config.keep_checkpoints)
+        self.saved_at = self.progress.step
 
     def _save_into(self, parent: Path, keep: int, **meta: Any) -> None:
         if setup.rank() == 0:
             self.progress.curriculum = self.curriculum.state
-            save_checkpoint(parent, self.language, self.trl, self.stream, self.progress, keep, **meta)
+            save_checkpoint(parent, self.language, self.trl, self.stream, self.meter, self.progress, keep, **meta)
 
     def finish(self) -> float:
         """The table on worlds that nobody saw. Returns the mean reward of sampled replies."""

@@ -134,7 +134,7 @@ class CheckpointAgent:
             language.model, ids.to(device), mask.to(device), n=1, max_tokens=language.facts.max_tokens,
             eos=language.eos, pad=language.tokenizer.pad_token_id, temperature=self.temperature,
             uniforms=th.from_numpy(draws),
-        )  # fmt: skip
+        ).ids  # fmt: skip
 
     def counts(self) -> dict[str, np.ndarray]:
         """Figures of the episodes just played, each (B,)."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Collection, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch as th
 from transformers import DynamicCache
@@ -46,16 +46,27 @@ def cache_name(model: Any) -> str:
     return "cache" if "cache" in names else "past_key_values"
 
 
-def draw(logits: th.Tensor, temperature: float, uniforms: th.Tensor) -> th.Tensor:
-    """One token per row, (R,): the first whose cumulative probability passes the row's uniform number.
+class Completions(NamedTuple):
+    """Sampled completions, those of one prompt next to each other."""
+
+    ids: list[list[int]]  # (N n,), end token included
+    logps: list[float]  # (N n,) log-probability of each as a whole, at the temperature it was drawn with
+
+
+def draw(logits: th.Tensor, temperature: float, uniforms: th.Tensor) -> tuple[th.Tensor, th.Tensor]:
+    """One token per row and its log-probability, (R,) each: the first whose cumulative probability passes the
+    row's uniform number.
 
     `temperature` 0 takes the likeliest token. A token of probability 0 is never drawn.
     """
+    logs = th.log_softmax(logits.float() / (temperature or 1.0), -1)
     if temperature == 0:
-        return logits.argmax(-1)
-    total = th.softmax(logits.float() / temperature, -1).cumsum(-1, dtype=th.float64)
-    threshold = uniforms.to(total.device, th.float64)[:, None] * total[:, -1:]
-    return th.searchsorted(total, threshold, right=True)[:, 0].clamp(max=logits.size(-1) - 1)
+        tokens = logits.argmax(-1)
+    else:
+        total = logs.exp().cumsum(-1, dtype=th.float64)
+        threshold = uniforms.to(total.device, th.float64)[:, None] * total[:, -1:]
+        tokens = th.searchsorted(total, threshold, right=True)[:, 0].clamp(max=logits.size(-1) - 1)
+    return tokens, logs.gather(1, tokens[:, None])[:, 0]
 
 
 @th.no_grad()
@@ -70,8 +81,8 @@ def sample(
     pad: int,
     temperature: float = 1.0,
     uniforms: th.Tensor | None = None,
-) -> list[list[int]]:
-    """`n` completions of each prompt, N * n lists of tokens, those of one prompt next to each other.
+) -> Completions:
+    """`n` completions of each prompt.
 
     A completion ends with its end token, or after `max_tokens`.
 
@@ -97,9 +108,12 @@ def sample(
     place = place[:, -1:].repeat_interleave(n, 0)
     logits = out.logits[:, -1].repeat_interleave(n, 0)
     done = th.zeros(rows, dtype=th.bool, device=device)
+    logps = th.zeros(rows, device=device)
     drawn: list[th.Tensor] = []
     for step in range(max_tokens):
-        token = draw(logits, temperature, uniforms[:, step]).masked_fill(done, pad)
+        token, logp = draw(logits, temperature, uniforms[:, step])
+        token = token.masked_fill(done, pad)
+        logps = logps + logp.masked_fill(done, 0.0)
         drawn.append(token)
         done = done | th.isin(token, ends)
         if step + 1 == max_tokens or bool(done.all()):
@@ -110,7 +124,7 @@ def sample(
             use_cache=True, **{name: cache},
         )  # fmt: skip
         logits = out.logits[:, -1]
-    return [_until_end(row, eos) for row in th.stack(drawn, 1).tolist()]
+    return Completions([_until_end(row, eos) for row in th.stack(drawn, 1).tolist()], logps.tolist())
 
 
 def _until_end(tokens: list[int], eos: Collection[int]) -> list[int]:

@@ -18,6 +18,7 @@ from cloudrl.observation import OBSERVATION_VERSION
 from cloudrl.runs import checkpoint_manifest, new_checkpoint, restore_rng, rng_state, save_json
 from evaluation.agents import lm_files
 from evaluation.agents.lm_files import LanguageModel
+from trainers.llm.meter import Meter
 from trainers.llm.stream import Stream
 
 
@@ -33,7 +34,14 @@ class Progress:
 
 
 def save_checkpoint(
-    parent: Path, language: LanguageModel, trainer: Any, stream: Stream, progress: Progress, keep: int, **meta: Any
+    parent: Path,
+    language: LanguageModel,
+    trainer: Any,
+    stream: Stream,
+    meter: Meter,
+    progress: Progress,
+    keep: int,
+    **meta: Any,
 ) -> None:
     """Write a whole checkpoint under `parent`; `trainer` is transformers' with optimiser and schedule."""
     torch_state = io.BytesIO()
@@ -51,7 +59,7 @@ def save_checkpoint(
         }
         save_json(folder / "trainer.json", state)
         np.savez(folder / "worlds.npz", **stream.get_state())
-        save_json(folder / "recent.json", stream.results)
+        save_json(folder / "recent.json", {"episodes": stream.results, "constants": meter.constants})
         (folder / "progress.json").write_text(json.dumps(asdict(progress)))
         (folder / "rng.json").write_text(rng_state(torch=torch_state.getvalue()))
         if stream.memory is not None:
@@ -84,14 +92,15 @@ def restore_trainer(folder: Path, trainer: Any) -> None:
     trainer.lr_scheduler.load_state_dict(th.load(folder / "scheduler.pt", weights_only=True))
 
 
-def restore_worlds(folder: Path, stream: Stream) -> None:
-    """Worlds as they were when the checkpoint was written."""
+def restore_worlds(folder: Path, stream: Stream, meter: Meter) -> None:
+    """Worlds, and what is remembered of the last ones, as they were when the checkpoint was written."""
     with np.load(folder / "worlds.npz", allow_pickle=False) as state:
         try:
             stream.set_state(state)
         except ValueError as error:
             raise UserError(f"{folder}: {error}; leave grpo.block and grpo.blocks as they were") from error
-    stream.results = json.loads((folder / "recent.json").read_text())
+    recent = json.loads((folder / "recent.json").read_text())
+    stream.results, meter.constants = recent["episodes"], recent["constants"]
 
 
 def restore_luck(folder: Path) -> None:

@@ -144,8 +144,9 @@ class GRPOSettings:
     warmup: int = 10  # steps until the learning rate is full
     weight_decay: float = 0.0
     max_grad_norm: float = 1.0
-    entropy_coef: float = 0.03  # weight of the mean entropy of a token
-    entropy_target: float | None = None  # keep the entropy of a token above this by adapting entropy_coef
+    entropy_coef: float = 0.2  # weight of the entropy of an action, at the start
+    entropy_coef_final: float = 0.03  # ... and at the end; it falls by the same factor with every step
+    wait: float = 0.8  # share of worlds in which nothing is done instead, at the start; 0 from half the steps on
     act_price: float = 0.0  # baseline ticks by which acting must pay, beyond its own costs
     redraw: int = 2  # times that the groups without variance of a step are drawn again
     forced_coef: float = 1.0  # exact: weight of the loss on tokens that follow with necessity
@@ -168,6 +169,10 @@ class GRPOSettings:
                 f"grpo.states={self.states}: more than there are worlds, grpo.blocks x grpo.block = "
                 f"{self.blocks * self.block}; raise grpo.blocks"
             )
+        if self.entropy_coef_final > 0.0 and self.entropy_coef == 0.0:
+            raise UserError(
+                "grpo.entropy_coef=0: and entropy_coef_final is not; say grpo.entropy_coef_final=0 too"
+            )
         micro = self.micro_states
         if micro is not None and self.states % micro:
             raise UserError(f"grpo.micro_states={micro}: must divide grpo.states={self.states}")
@@ -188,7 +193,8 @@ _GRPO_RANGES = {
     "weight_decay": FACTOR,
     "max_grad_norm": POSITIVE,
     "entropy_coef": FACTOR,
-    "entropy_target": FACTOR,
+    "entropy_coef_final": FACTOR,
+    "wait": FRACTION,
     "act_price": FACTOR,
     "redraw": WHOLE,
     "forced_coef": FACTOR,

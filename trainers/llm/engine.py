@@ -22,7 +22,7 @@ from trl import GRPOConfig, GRPOTrainer
 from trl.models.utils import unwrap_model_for_generation
 from trl.trainer.utils import split_tensor_dict
 
-from evaluation.agents.lm_sampling import pad_left, sample
+from evaluation.agents.lm_sampling import Completions, pad_left, sample
 from trainers.llm.packing import packed_logps, regroup
 
 
@@ -32,7 +32,10 @@ class Batch(NamedTuple):
     prompts: list[Any]  # (N,) text or messages, for TRL's logs
     prompt_ids: list[list[int]]  # (N,)
     completion_ids: list[list[int]]  # (K,)
-    rewards: list[float]  # (K,)
+    rewards: list[float]  # (K,) what the scorer says
+    surprises: list[
+        float
+    ]  # (K,) -log pi of replies that are admissible actions, else 0: their mean is the entropy
 
 
 Source = Callable[["StepGRPOTrainer", int], Batch]
@@ -49,9 +52,17 @@ def no_data() -> IterableDataset:
     return IterableDataset.from_generator(rows)
 
 
-def prepared_reward(prepared_reward: list[float], **_: Any) -> list[float]:
-    """TRL's reward function: the rewards were measured when the group was drawn."""
-    return prepared_reward
+def score(measured_score: list[float], **_: Any) -> list[float]:
+    """TRL's first reward function: rewards were measured when the group was drawn."""
+    return measured_score
+
+
+def surprise(measured_surprise: list[float], **_: Any) -> list[float]:
+    """The second one, whose weight is the entropy coefficient: maximum-entropy RL as a reward.
+
+    Unlike the entropy of tokens, it does not pay for text that is no action.
+    """
+    return measured_surprise
 
 
 class StepGRPOTrainer(GRPOTrainer):
@@ -69,7 +80,7 @@ class StepGRPOTrainer(GRPOTrainer):
         if source is not None:
             kwargs["rollout_func"] = _hand_over
             kwargs.setdefault("train_dataset", no_data())
-            kwargs.setdefault("reward_funcs", prepared_reward)
+            kwargs.setdefault("reward_funcs", [score, surprise])
         super().__init__(args=args, **kwargs)
 
     # ------------------------------------------------------------------ states
@@ -94,11 +105,29 @@ class StepGRPOTrainer(GRPOTrainer):
         return self._buffered_inputs[self._step % slices]
 
     # ------------------------------------------------------------------ the model
-    def completions(self, prompt_ids: list[list[int]], n: int) -> list[list[int]]:
-        """`n` sampled completions of each prompt, those of one prompt next to each other."""
+    def completions(self, prompt_ids: list[list[int]], n: int) -> Completions:
+        """`n` sampled completions of each prompt."""
         repeated = [ids for ids in prompt_ids for _ in range(n)]
-        completion_ids, _ = self._generate_single_turn(repeated, None, {}, n)
-        return completion_ids
+        completion_ids, logps = self._generate_single_turn(repeated, None, {}, n)
+        if logps is None:
+            return Completions(completion_ids, self._logps_of(repeated, completion_ids))
+        return Completions(completion_ids, [sum(row) for row in logps])
+
+    def _logps_of(self, prompt_ids: list[list[int]], completion_ids: list[list[int]]) -> list[float]:
+        """Log-probabilities of whole completions, where sampling did not tell them."""
+        pad = self._tokenizer.pad_token_id
+        prompts, prompt_mask = pad_left(prompt_ids, pad)
+        longest = max(map(len, completion_ids))
+        rows = [ids + [pad] * (longest - len(ids)) for ids in completion_ids]
+        mask = th.tensor([[1] * len(ids) + [0] * (longest - len(ids)) for ids in completion_ids])
+        device = self.accelerator.device
+        with th.no_grad():
+            logps, _, _ = self._get_per_token_logps_and_entropies(
+                self.model, th.cat([prompts, th.tensor(rows)], 1).to(device),
+                th.cat([prompt_mask, mask], 1).to(device), longest, self.args.per_device_train_batch_size,
+            )  # fmt: skip
+        total: list[float] = (logps.cpu() * mask).sum(1).tolist()
+        return total
 
     def _generate_single_turn(
         self,
@@ -107,7 +136,7 @@ class StepGRPOTrainer(GRPOTrainer):
         multimodal_fields: Any,
         num_generations: int,
         has_tool_images: bool = False,
-    ) -> tuple[list[list[int]], None]:
+    ) -> tuple[list[list[int]], list[list[float]] | None]:
         if not self.shared or images is not None:
             return super()._generate_single_turn(
                 prompt_ids, images, multimodal_fields, num_generations, has_tool_images
@@ -127,7 +156,7 @@ class StepGRPOTrainer(GRPOTrainer):
                 pad=self._tokenizer.pad_token_id, temperature=self.temperature,
             )  # fmt: skip
             model.train(training)
-        return drawn, None
+        return drawn.ids, [[logp] for logp in drawn.logps]
 
     def _get_per_token_logps_and_entropies(
         self, model: Any, input_ids: th.Tensor, attention_mask: th.Tensor, logits_to_keep: int,
@@ -162,5 +191,6 @@ def _hand_over(prompts: list[Any], trainer: StepGRPOTrainer) -> dict[str, Any]:
         "prompt_ids": [ids for ids in batch.prompt_ids for _ in range(n)],
         "completion_ids": batch.completion_ids,
         "logprobs": None,
-        "prepared_reward": batch.rewards,
+        "measured_score": batch.rewards,
+        "measured_surprise": batch.surprises,
     }

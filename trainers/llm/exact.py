@@ -44,6 +44,7 @@ class ExactGRPOTrainer(StepGRPOTrainer):
     ) -> None:
         self.exact, self.tries, self.floor, self.forced_coef = exact, tries, floor, forced_coef
         self.meter = meter
+        self.action_entropy_coef = 0.0
         self._states: ExactBatch | None = None
         self._chosen: list[np.ndarray] = []
         super().__init__(**kwargs)
@@ -78,7 +79,7 @@ class ExactGRPOTrainer(StepGRPOTrainer):
         expected = (p * (rewards - self.floor)).sum(1).mean()
         entropy = -(p * logps).sum(1).mean()
         spelled = forced.sum(1).mean() if forced.size(1) else logps.new_zeros(())
-        loss = -expected - self.entropy_coef * entropy - self.forced_coef * spelled
+        loss = -expected - self.action_entropy_coef * entropy - self.forced_coef * spelled
         self._record(p.detach(), rewards, inputs["admissible"], entropy.detach(), forced.detach())
         self._walk(p.detach())
         return loss / self.current_gradient_accumulation_steps
@@ -92,12 +93,13 @@ class ExactGRPOTrainer(StepGRPOTrainer):
             "reward": mean.mean(),
             "reward_std": variance.clamp(min=0).sqrt().mean(),
             "entropy": entropy,
-            "rewards/exact/mean": mean.mean(),
+            "rewards/score/mean": mean.mean(),
         }
         for name, value in figures.items():
             self._metrics["train"][name].append(self.accelerator.gather(value).mean().item())
         self.meter.add("llm/admissible", float((p * admissible).sum(1).mean()))
         spelled = float(forced.exp().mean()) if forced.size(1) else 1.0
+        self.meter.add("llm/action_entropy", float(entropy))
         self.meter.add("llm/action_mass", float(p.sum(1).mean()))
         self.meter.add("llm/forced", spelled)
         self.meter.add("baseline/noop_wins", float(p[:, -1].mean()))

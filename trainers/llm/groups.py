@@ -39,6 +39,7 @@ class _Group(NamedTuple):
     prompt_ids: list[int]
     completion_ids: list[list[int]]
     rewards: np.ndarray
+    surprises: np.ndarray
 
 
 class GroupSource:
@@ -90,22 +91,27 @@ class GroupSource:
             prompt_ids=[g.prompt_ids for g in chosen],
             completion_ids=[ids for g in chosen for ids in g.completion_ids],
             rewards=[float(r) for g in chosen for r in g.rewards],
+            surprises=[float(s) for g in chosen for s in g.surprises],
         )
 
     def _draw(self, trainer: StepGRPOTrainer, blocks: Sequence[Block]) -> list[_Group]:
         """A group for every world of the blocks, which then step."""
         prompts = [block.prompt_ids() for block in blocks]
-        completions = trainer.completions([ids for part in prompts for ids in part], self.group)
+        completions, logps = trainer.completions([ids for part in prompts for ids in part], self.group)
         texts = self.language.tokenizer.batch_decode(completions, skip_special_tokens=True)
+        logps_of = -np.asarray(logps).reshape(-1, self.group)
         groups, at = [], 0
         for block, ids in zip(blocks, prompts, strict=True):
             shaped = [texts[at + k * self.group : at + (k + 1) * self.group] for k in range(self.stream.size)]
             result = block.scorer.score(np.arange(self.stream.size), shaped)
             rewards = with_price(block.scorer, result.rewards, result.gains, result.actions, self.act_price)
-            self.meter.group(result, rewards)
+            surprises = np.where(result.allowed, logps_of[at // self.group :][: len(ids)], 0.0)
+            self.meter.group(result)
+            self.meter.add("llm/action_entropy", float(surprises.mean()))
             for k, prompt_ids in enumerate(ids):
                 start = at + k * self.group
-                groups.append(_Group(prompt_ids, completions[start : start + self.group], rewards[k]))
+                own = completions[start : start + self.group]
+                groups.append(_Group(prompt_ids, own, rewards[k], surprises[k]))
             at += self.stream.size * self.group
             first = result.actions[:, 0]
             self.stream.advance(block, np.where(first == NO_ACTION, block.sim.noop, first))
@@ -129,7 +135,7 @@ def draw_samples(
     block = stream.blocks[stream.turn]
     prompts = block.prompt_ids()[:n]
     with th.random.fork_rng(devices=[]):
-        completions = trainer.completions(prompts, group)
+        completions = trainer.completions(prompts, group).ids
     texts = language.tokenizer.batch_decode(completions, skip_special_tokens=True)
     shaped = [texts[k * group : (k + 1) * group] for k in range(len(prompts))]
     result = block.scorer.score(np.arange(len(prompts)), shaped)

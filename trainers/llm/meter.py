@@ -3,7 +3,7 @@ that unmask a collapse, the best constant action and NOOP."""
 
 from __future__ import annotations
 
-from collections import defaultdict, deque
+from collections import defaultdict
 
 import numpy as np
 
@@ -21,7 +21,7 @@ class Meter:
 
     def __init__(self) -> None:
         self._sums: dict[str, list[float]] = defaultdict(lambda: [0.0, 0.0])
-        self._constants: deque[np.ndarray] = deque(maxlen=_STATES)
+        self.constants: list[list[float]] = []  # rewards of every action, mean over a few states each
         self._played = np.zeros(N_OPS + 1)
 
     def add(self, name: str, value: float, weight: float = 1.0) -> None:
@@ -29,7 +29,7 @@ class Meter:
         entry[0] += weight * value
         entry[1] += weight
 
-    def group(self, result: GroupResult, rewards: np.ndarray) -> None:
+    def group(self, result: GroupResult) -> None:
         """Sampled replies to K states."""
         codes = result.codes
         self.add("llm/json_valid", float((codes == Code.ok).mean()))
@@ -55,7 +55,7 @@ class Meter:
 
     def values(self, values: ActionValues) -> None:
         """Rewards of every action in K states."""
-        self._constants.append(values.rewards.mean(0))
+        self.constants = [*self.constants, values.rewards.mean(0).tolist()][-_STATES:]
         self.add("baseline/noop_is_best", float(values.noop_wins().mean()))
         self.add("baseline/best_action", values.best())
         self.add("baseline/random_valid", values.random_valid())
@@ -67,8 +67,8 @@ class Meter:
     def read(self) -> dict[str, float]:
         """The means, and forget them."""
         out = {name: total / weight for name, (total, weight) in self._sums.items() if weight}
-        if self._constants:
-            out["baseline/best_constant"] = float(np.mean(self._constants, axis=0).max())
+        if self.constants:
+            out["baseline/best_constant"] = float(np.mean(self.constants, axis=0).max())
         share = self._played / max(1.0, self._played.sum())
         if share.any():
             out["llm/action_diversity"] = float(np.exp(-(share[share > 0] * np.log(share[share > 0])).sum()))

@@ -161,7 +161,7 @@ def _last_groups(run: Run) -> str:
         for row in csv.DictReader(file):
             found |= {key: value for key, value in row.items() if value}
     named = {
-        "train/reward": "mean reward of a reply",
+        "train/rewards/score/mean": "mean reward of a reply",
         "baseline/best_constant": "of the best constant action",
         "baseline/noop_wins": "groups won by NOOP",
         "llm/op/noop": "share of NOOP",

@@ -6,7 +6,7 @@ import inspect
 import logging
 import os
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Any, Protocol
@@ -38,6 +38,8 @@ class Driver(Protocol):
 
     def first_batch(self) -> None: ...
 
+    def before_step(self, step: int) -> None: ...
+
     def after_step(self, step: int) -> bool: ...
 
     def after_log(self, figures: dict[str, Any]) -> None: ...
@@ -54,6 +56,11 @@ class _Tell(TrainerCallback):
     ) -> None:
         self.driver.begin()
 
+    def on_step_begin(
+        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any
+    ) -> None:
+        self.driver.before_step(state.global_step)
+
     def on_step_end(
         self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any
     ) -> TrainerControl:
@@ -65,6 +72,21 @@ class _Tell(TrainerCallback):
         self, args: TrainingArguments, state: TrainerState, control: TrainerControl, logs: Any = None, **_: Any
     ) -> None:
         self.driver.after_log(dict(logs or {}))
+
+
+def falling(start: float, end: float, done: float) -> float:
+    """From `start` to `end` by the same factor with every step; to 0 in a straight line."""
+    if min(start, end) <= 0.0:
+        return start + (end - start) * done
+    return float(start * (end / start) ** done)
+
+
+def set_entropy_coef(trainer: StepGRPOTrainer, coef: float) -> None:
+    """What the entropy of an action is worth from now on."""
+    if isinstance(trainer, ExactGRPOTrainer):
+        trainer.action_entropy_coef = coef
+    else:
+        trainer.reward_weights[1] = coef
 
 
 def quiet() -> None:
@@ -93,19 +115,22 @@ def only_writer(run: Run) -> Iterator[None]:
         yield
 
 
-def same_everywhere(value: Any) -> Any:
-    """What the first process says."""
+def of_the_first(make: Callable[[], Run]) -> Run:
+    """The run that the first process makes, in all of them."""
     if world_size() == 1:
-        return value
+        return make()
     from accelerate import PartialState
     from accelerate.utils import broadcast_object_list
 
     PartialState(cpu=not th.cuda.is_available())
-    return broadcast_object_list([value])[0]
+    path = str(make().path) if rank() == 0 else ""
+    return Run(Path(broadcast_object_list([path])[0]))
 
 
 def check(config: GRPOConfig) -> None:
     """What can be wrong across settings. Raises UserError before anything is made."""
+    if config.resume is not None and world_size() > 1:
+        raise UserError("resume: only a run of one process can go on; start it without accelerate launch")
     known = set(inspect.signature(TRLConfig).parameters)
     for key in config.trl.extra:
         if key not in known:
@@ -146,7 +171,7 @@ def arguments(config: GRPOConfig, run: Run, device: str) -> TRLConfig:
     micro = grpo.micro_states or grpo.states
     bf16 = config.model.dtype is Dtype.bfloat16 and device == "cuda"
     chosen: dict[str, Any] = {
-        "output_dir": str(run.path / "trl"),
+        "output_dir": str(run.path),  # TRL itself writes nothing there
         "max_steps": int(grpo.steps),
         "per_device_train_batch_size": micro * grpo.group,
         "gradient_accumulation_steps": grpo.states // micro,
@@ -164,7 +189,6 @@ def arguments(config: GRPOConfig, run: Run, device: str) -> TRLConfig:
         "scale_rewards": trl.scale_rewards,
         "num_iterations": trl.num_iterations,
         "beta": trl.beta,
-        "entropy_coef": grpo.entropy_coef,
         "logging_steps": grpo.log_every,
         "seed": config.seed % 2**32,
         "use_cpu": device == "cpu",
@@ -177,8 +201,6 @@ def arguments(config: GRPOConfig, run: Run, device: str) -> TRLConfig:
         "report_to": [],
         "disable_tqdm": True,
     }
-    if grpo.entropy_target is not None:
-        chosen |= {"use_adaptive_entropy": True, "entropy_target": grpo.entropy_target}
     try:
         return TRLConfig(**(chosen | dict(trl.extra)))
     except (ValueError, TypeError) as error:

@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
+import torch as th
 
 from cloudrl.memory.immune import ImmuneMemory
 from cloudrl.reward.bill import BILL_PARTS, served_share
@@ -69,6 +70,7 @@ class Stream:
         self.config, self.model, self.memory, self.rank = config, model, memory, rank
         self.n_blocks, self.size = n_blocks, size
         self.turn = 0
+        self.wait = 0.0
         self.results: list[dict[str, float]] = []
         self.set_scenario(scenario)
 
@@ -105,7 +107,12 @@ class Stream:
         return block
 
     def advance(self, block: Block, actions: np.ndarray) -> None:
-        """Play flat actions (size,) in the worlds of a block; whoever is through begins a new episode."""
+        """Play flat actions (size,) in the worlds of a block; whoever is through begins a new episode.
+
+        In a share `wait` of the worlds nothing is done instead: a model that is still random would wreck them all.
+        """
+        if self.wait > 0.0:
+            actions = np.where(th.rand(self.size).numpy() < self.wait, block.sim.noop, actions)
         block.sim.step(actions)
         for term in TERM_NAMES:
             block.terms[term] += block.sim.state.worlds[f"reward_{term}"]

@@ -41,7 +41,8 @@ def make_tries(language: LanguageModel, n_slots: int, forced: int, seed: int) ->
     if forced == 0 or forced >= len(sequences):
         return [Trie(sequences, None)]
     rng = np.random.default_rng([seed, 11])
-    return [Trie(sequences, rng.choice(len(sequences), forced, replace=False).tolist()) for _ in range(_TRIES)]
+    noop = len(sequences) - 1  # in every set: it is played most, so its end token must not be forgotten
+    return [Trie(sequences, [noop, *rng.choice(noop, forced - 1, replace=False)]) for _ in range(_TRIES)]
 
 
 def targets(masks: np.ndarray, present: np.ndarray, book: np.ndarray | None, share: float) -> np.ndarray:
