@@ -157,6 +157,14 @@ BANK = (
         "Login attempts from all over the world reach the database.",
         "ec2:group_3 EC2_SSH_OPEN",
     ),
+    _entry(
+        "easy-short-passwords",
+        "analyst",
+        36,
+        "Eight letters",
+        "Passwords of eight characters are accepted; fourteen are agreed.",
+        "iam:passwords IAM_PASSWORD_SHORT",
+    ),
     # medium: two things, or one that needs a closer look
     _entry(
         "medium-task-1",
@@ -271,6 +279,15 @@ BANK = (
         "ec2:instance_1 EC2_IMDS_V1",
         "ec2:instance_1 EC2_UNPROTECTED",
     ),
+    _entry(
+        "medium-attached",
+        "analyst",
+        37,
+        "Attached long ago",
+        "Analysts can do far more than read reports, and old passwords are taken again.",
+        "iam:policy_1 IAM_ATTACHED_ADMIN",
+        "iam:passwords IAM_PASSWORD_REUSE",
+    ),
     # hard: faults whose sign is elsewhere than their cause
     _entry(
         "hard-task-1",
@@ -359,5 +376,15 @@ BANK = (
         "iam:role_1 IAM_ACTION_LOST",
         "sqs:queue_1 SQS_VISIBILITY_TOO_SHORT",
         "dynamodb:table_1 DYNAMODB_UNPROTECTED",
+    ),
+    _entry(
+        "hard-analysts-locked-out",
+        "analyst",
+        38,
+        "Locked out",
+        "Analysts are denied every report, in a role that a stranger's account can take.",
+        "iam:role_1 IAM_ATTACHMENT_LOST",
+        "iam:role_1 IAM_TRUST_STRANGER",
+        "iam:policy_1 IAM_ATTACHED_WIDE",
     ),
 )

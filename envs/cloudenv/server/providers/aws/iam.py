@@ -1,12 +1,12 @@
-"""IAM: roles."""
+"""IAM: roles, policies of one's own, the password policy."""
 
 from __future__ import annotations
 
 import re
 from typing import Any
 
-from . import policy
-from .description import Api, Call, Fault, FaultSite, Property, ResourceType, Service, View
+from . import iam_managed, policy
+from .description import Api, Call, Fault, FaultSite, Property, ResourceType, Service, View, always
 from .errors import ApiError
 from .translate import ACCOUNT
 
@@ -119,6 +119,37 @@ def _wrong_service(value: list[Any], site: FaultSite) -> Any:
     return trust("ec2.amazonaws.com")
 
 
+def _empty(api: Api, name: str) -> list[Call]:
+    inline = api("ListRolePolicies", RoleName=name)["PolicyNames"]
+    return [
+        *(Call("iam", "DeleteRolePolicy", {"RoleName": name, "PolicyName": k}) for k in inline),
+        *_put_attached(name, [], _read_attached(api, name)),
+    ]
+
+
+def _read_attached(api: Api, name: str) -> Any:
+    listed = api("ListAttachedRolePolicies", RoleName=name)["AttachedPolicies"]
+    return sorted(p["PolicyArn"] for p in listed)
+
+
+def _put_attached(name: str, want: list[str], raw: Any) -> list[Call]:
+    have = raw or []
+    return [
+        Call("iam", operation, {"RoleName": name, "PolicyArn": arn})
+        for operation, arns in (
+            ("DetachRolePolicy", [a for a in have if a not in want]),
+            ("AttachRolePolicy", [a for a in want if a not in have]),
+        )
+        for arn in arns
+    ]
+
+
+def _parse_attached(value: Any) -> list[str]:
+    if not isinstance(value or [], list):
+        raise ValueError("must be a list of ARNs")
+    return sorted(map(str, value or []))
+
+
 ROLE = ResourceType(
     service="iam",
     kind="role",
@@ -132,10 +163,7 @@ ROLE = ResourceType(
     names=lambda api: [r["RoleName"] for r in api("ListRoles")["Roles"] if "/aws-service-role/" not in r["Arn"]],
     arn=lambda name: f"arn:aws:iam::{ACCOUNT}:role/{name}",
     id_param="RoleName",
-    clean=lambda api, name: [
-        Call("iam", "DeleteRolePolicy", {"RoleName": name, "PolicyName": k})
-        for k in api("ListRolePolicies", RoleName=name)["PolicyNames"]
-    ],
+    clean=_empty,
     check_name=lambda name: (
         None if re.fullmatch(r"[\w+=,.@-]{1,64}", name) else "role names have 1 to 64 letters, digits and +=,.@-_"
     ),
@@ -224,6 +252,18 @@ ROLE = ResourceType(
                 ),
             ),
         ),
+        Property(
+            "attached",
+            _read_attached,
+            _put_attached,
+            ops=("AttachRolePolicy", "DetachRolePolicy"),
+            parse=_parse_attached,
+            empty=[],
+            weight=2.0,
+            faults=(
+                Fault("IAM_ATTACHMENT_LOST", "the role's policy is detached", ("WIRING.2",), always([]), "hard"),
+            ),
+        ),
     ),
 )
 
@@ -238,27 +278,41 @@ def _check_create(payload: dict[str, Any], view: View) -> None:
     _check_trust(payload, view)
 
 
-def _check_inline(payload: dict[str, Any], view: View) -> None:
-    def known(resource: str) -> bool:
-        return resource == "*" or bool(re.match(r"arn:aws[\w-]*:[\w*-]+:", resource))
-
-    policy.check(payload.get("PolicyDocument"), code="MalformedPolicyDocument", principal=False, resource=known)
-
-
 def _check_delete(payload: dict[str, Any], view: View) -> None:
-    if view.value("iam", "role", str(payload.get("RoleName")), "policies"):
-        raise ApiError("DeleteConflict", "Cannot delete entity, must delete policies first.")
+    for prop, what in (("policies", "delete"), ("attached", "detach")):
+        if view.value("iam", "role", str(payload.get("RoleName")), prop):
+            raise ApiError("DeleteConflict", f"Cannot delete entity, must {what} policies first.")
 
 
 SERVICE = Service(
     name="iam",
-    types=(ROLE,),
-    reads=("ListRoles", "GetRole", "ListRolePolicies", "GetRolePolicy", "ListAttachedRolePolicies"),
+    types=(ROLE, iam_managed.POLICY, iam_managed.PASSWORDS),
+    reads=(
+        "ListRoles",
+        "GetRole",
+        "ListRolePolicies",
+        "GetRolePolicy",
+        "ListAttachedRolePolicies",
+        "ListPolicies",
+        "GetPolicy",
+        "GetPolicyVersion",
+        "ListPolicyVersions",
+        "ListEntitiesForPolicy",
+        "GetAccountPasswordPolicy",
+    ),
     hooks={
         "CreateRole": _check_create,
         "UpdateAssumeRolePolicy": _check_trust,
-        "PutRolePolicy": _check_inline,
+        "PutRolePolicy": iam_managed.check_document,
         "DeleteRole": _check_delete,
+        "CreatePolicy": iam_managed.check_policy,
+        "CreatePolicyVersion": iam_managed.check_document,
+        "DeletePolicy": iam_managed.check_delete_policy,
+        "AttachRolePolicy": iam_managed.check_attach,
+        "UpdateAccountPasswordPolicy": iam_managed.check_passwords,
     },
-    params={"CreateRole": frozenset({"RoleName", "AssumeRolePolicyDocument", "Description"})},
+    params={
+        "CreatePolicy": frozenset({"PolicyName", "PolicyDocument", "Description"}),
+        "CreateRole": frozenset({"RoleName", "AssumeRolePolicyDocument", "Description"}),
+    },
 )

@@ -189,6 +189,9 @@ def _text(value: Any) -> str:
     return json.dumps(value, sort_keys=True)
 
 
+NOTHING = {"Effect": "Deny", "Action": ["*"], "Resource": ["*"]}
+"""The default of a policy that is made without a document: it grants nothing."""
+
 ADMIN = {"Effect": "Allow", "Action": ["*"], "Resource": ["*"]}
 OTHER_ACCOUNT = "444455556666"
 """A stranger's account, for faults that grant too much."""
