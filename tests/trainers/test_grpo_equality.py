@@ -1,4 +1,4 @@
-"""Shared prompts give TRL's numbers: log-probabilities, entropies, gradients, samples; the trie those of each action."""
+"""Shared prompts give TRL's numbers: log-probabilities, entropies, gradients, samples; the trie those of actions."""
 
 from __future__ import annotations
 
@@ -142,13 +142,13 @@ def test_rows_are_regrouped_and_found_again() -> None:
 
 @pytest.mark.parametrize("kind", MODELS)
 def test_samples_follow_the_distribution_that_is_scored(kind: str, tmp_path: Path) -> None:
-    """Frequencies of first tokens, sampled with a shared prompt, against their probabilities; prompts of two lengths."""
+    """Frequencies of tokens, sampled with a shared prompt, against their probabilities; prompts of two lengths."""
     model = small(kind, 40).eval()
     prompts = [[5, 9, 7, 22, 4], [6, 30]]
     ids, mask = pad_left(prompts, 0)
     n = 4000
     th.manual_seed(3)
-    drawn = sample(model, ids, mask, n=n, max_tokens=2, eos=[1], pad=0, temperature=0.7)
+    drawn = sample(model, ids, mask, n=n, max_tokens=2, eos=[1], pad=0, temperature=0.7).ids
     for k, prompt in enumerate(prompts):
         mine = drawn[k * n : (k + 1) * n]
         with th.no_grad():
@@ -167,16 +167,18 @@ def test_greedy_samples_are_those_of_generate() -> None:
     model = small("qwen2", 60).eval()
     prompts = [[5, 9, 7, 22, 4], [6, 30], [11]]
     ids, mask = pad_left(prompts, 0)
-    own = sample(model, ids, mask, n=1, max_tokens=5, eos=[1], pad=0, temperature=0)
+    own = sample(model, ids, mask, n=1, max_tokens=5, eos=[1], pad=0, temperature=0).ids
     for prompt, mine in zip(prompts, own, strict=True):
-        out = model.generate(th.tensor([prompt]), max_new_tokens=5, do_sample=False, eos_token_id=1, pad_token_id=0)
+        out = model.generate(
+            th.tensor([prompt]), max_new_tokens=5, do_sample=False, eos_token_id=1, pad_token_id=0
+        )
         assert out[0, len(prompt) :].tolist() == mine
 
 
 def test_a_completion_ends_at_any_end_token_and_nothing_follows() -> None:
     model = small("qwen3", 30).eval()
     ids, mask = pad_left([[5, 6, 7]], 0)
-    for completion in sample(model, ids, mask, n=200, max_tokens=8, eos=[3, 4], pad=0):
+    for completion in sample(model, ids, mask, n=200, max_tokens=8, eos=[3, 4], pad=0).ids:
         assert all(token not in (3, 4) for token in completion[:-1])
         assert len(completion) == 8 or completion[-1] in (3, 4)
 
@@ -184,8 +186,26 @@ def test_a_completion_ends_at_any_end_token_and_nothing_follows() -> None:
 def test_draw_takes_the_token_whose_interval_holds_the_number() -> None:
     logits = th.log(th.tensor([[0.5, 0.0, 0.25, 0.25]])).expand(6, -1)
     uniforms = th.tensor([0.0, 0.49, 0.51, 0.74, 0.76, 1.0 - 1e-12], dtype=th.float64)
-    assert draw(logits, 1.0, uniforms).tolist() == [0, 0, 2, 2, 3, 3]
-    assert draw(logits, 0.0, uniforms).tolist() == [0] * 6
+    tokens, logps = draw(logits, 1.0, uniforms)
+    assert tokens.tolist() == [0, 0, 2, 2, 3, 3]
+    th.testing.assert_close(logps.exp(), th.tensor([0.5, 0.5, 0.25, 0.25, 0.25, 0.25]))
+    assert draw(logits, 0.0, uniforms)[0].tolist() == [0] * 6
+
+
+@pytest.mark.parametrize("shared", [True, False])
+def test_completions_come_with_their_log_probability(shared: bool, tmp_path: Path) -> None:
+    """As a whole, at the temperature they were drawn with, from either path: against a plain forward pass."""
+    trainer = trainer_of(small("qwen2", len(make_tokenizer(6))), tmp_path, temperature=0.8)
+    trainer.shared = shared
+    prompts = [[5, 9, 7, 22, 4], [6, 30]]
+    drawn = trainer.completions(prompts, GROUP)
+    assert len(drawn.ids) == len(drawn.logps) == 2 * GROUP
+    for k, (ids, logp) in enumerate(zip(drawn.ids, drawn.logps, strict=True)):
+        prompt = prompts[k // GROUP]
+        with th.no_grad():
+            logs = th.log_softmax(trainer.model(th.tensor([prompt + ids])).logits[0] / 0.8, -1)
+        expected = sum(float(logs[len(prompt) - 1 + j, token]) for j, token in enumerate(ids))
+        assert logp == pytest.approx(expected, abs=1e-3)
 
 
 @pytest.mark.parametrize("temperature", [1.0, 0.7])
@@ -221,7 +241,9 @@ def test_linear_attention_is_not_packed() -> None:
 
     hybrid = Fake(Qwen3NextConfig(num_hidden_layers=2))
     assert "not among the architectures" in str(why_not_packed(hybrid))
-    sliding = Fake(Qwen2Config(use_sliding_window=True, sliding_window=8, max_window_layers=0, num_hidden_layers=2))
+    sliding = Fake(
+        Qwen2Config(use_sliding_window=True, sliding_window=8, max_window_layers=0, num_hidden_layers=2)
+    )
     assert "sliding" in str(why_not_packed(sliding))
     flash = small("qwen2", 30)
     flash.config._attn_implementation = "flash_attention_2"
