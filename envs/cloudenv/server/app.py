@@ -11,6 +11,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import contextlib
+import socket
 import sys
 from collections.abc import AsyncIterator, Sequence
 from functools import partial
@@ -125,6 +126,16 @@ def _add_pages(app: FastAPI, host: EpisodeHost) -> None:
         return FileResponse(WEB / name)
 
 
+def check_free(address: str, port: int) -> None:
+    """Raises OSError when the port is taken: moto's server would wait for ever, uvicorn says it late."""
+    try:
+        with socket.socket(socket.AF_INET6 if ":" in address else socket.AF_INET) as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            probe.bind((address, port))
+    except (OSError, OverflowError) as error:
+        raise OSError(f"cannot listen on {address}:{port}: {getattr(error, 'strerror', None) or error}") from None
+
+
 def serve_emulator(address: str, port: int) -> Any:
     """Let others look into this process's emulator, as AWS's API over HTTP (moto's server, in a thread).
 
@@ -150,6 +161,8 @@ def main(argv: Sequence[str] | None = None) -> None:
     args = parser.parse_args(argv)
     try:
         settings = Settings.from_environ()
+        for port in filter(None, (args.port, args.emulator_port)):
+            check_free(args.host, port)
         app = create_app(settings)
         if args.emulator_port is not None:
             serve_emulator(args.host, args.emulator_port)

@@ -9,11 +9,10 @@ import shutil
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import httpx
 import pytest
-
-from cloudenv import AWSService, CloudEnvAction, MyEnv
 
 PACKAGE = Path(__file__).resolve().parents[1]
 IMAGE = "cloudenv-env:latest"
@@ -49,26 +48,17 @@ def answers(url: str) -> httpx.Response:
     return httpx.Client(transport=httpx.HTTPTransport(retries=8)).get(url, timeout=60)
 
 
-def test_from_docker_image_gives_a_ready_client() -> None:
-    env = MyEnv.from_docker_image(IMAGE)
-    try:
-        env.reset()
-        env.step(
-            CloudEnvAction(
-                episode_id="ep-1",
-                task_id="gen:easy:7",
-                service=AWSService.INTERNAL,
-                operation="InitializeEnvironment",
-                payload={},
-            )
-        )
-        action = CloudEnvAction(service=AWSService.S3, operation="CreateBucket", payload={"Bucket": "test-bucket"})
-        result = env.step(action)
-        assert result.observation.operation_result["status"] == "SUCCESS"
-        assert "s3:test-bucket" in result.observation.current_pipeline_state
-    finally:
-        env.close()
-    assert docker("ps", "--quiet") == ""  # close() stops the container
+def test_the_quick_start_as_written() -> None:
+    """`MyEnv.from_docker_image` starts the container, and `close` stops it."""
+    code = (PACKAGE / "README.md").read_text().split("```python\n")[1].split("```")[0]
+    assert f'MyEnv.from_docker_image("{IMAGE}")' in code and "env.close()" in code
+    scope: dict[str, Any] = {"__name__": "quick_start"}
+    exec(code, scope)
+    seen = scope["result"].observation
+    assert seen.operation_result["status"] == "SUCCESS"
+    assert (seen.task_id, seen.step_count) == ("easy-task-1", 1)
+    assert "s3:test-bucket" in seen.current_pipeline_state
+    assert docker("ps", "--quiet") == ""
 
 
 def test_docker_run_serves_both_ports_as_an_ordinary_user(container: str) -> None:

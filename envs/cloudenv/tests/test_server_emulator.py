@@ -46,6 +46,8 @@ def test_the_emulator_s_port_shows_the_emulator_in_use() -> None:
         ({"CLOUDENV_ENDPOINT_URL": "http://192.0.2.1:4566"}, [], "loopback"),
         ({"CLOUDENV_MAX_EPISODES": "many"}, [], "CLOUDENV_MAX_EPISODES"),
         ({"CLOUDENV_IDLE_SECONDS": "-1"}, [], "CLOUDENV_IDLE_SECONDS"),
+        ({}, ["--port", "99999"], "99999"),
+        ({}, ["--host", "192.0.2.1"], "192.0.2.1"),
     ],
 )
 def test_wrong_settings_are_one_line_and_exit_code_1(
@@ -61,6 +63,18 @@ def test_wrong_settings_are_one_line_and_exit_code_1(
         main(flags)
     err = capsys.readouterr().err
     assert caught.value.code == 1 and word in err and len(err.splitlines()) == 1
+
+
+def test_a_port_that_is_taken(capsys: pytest.CaptureFixture[str]) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = str(taken.getsockname()[1])
+        for flags in (["--port", port], ["--port", str(free_port()), "--emulator-port", port]):
+            with pytest.raises(SystemExit) as caught:
+                main(flags)
+            err = capsys.readouterr().err
+            assert caught.value.code == 1 and port in err and len(err.splitlines()) == 1
 
 
 def test_the_command_binds_loopback_and_never_says_a_credential(tmp_path: Path) -> None:
