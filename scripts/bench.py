@@ -3,6 +3,7 @@
     python scripts/bench.py env        steps per second against plain Python objects of the same rules
     python scripts/bench.py scaling    cost per resource as a world grows to 1,000 resources
     python scripts/bench.py fork       snapshot, fork, restore and peek of one world
+    python scripts/bench.py grpo       sampling and update of a group of replies against TRL's own methods
     python scripts/bench.py ppo        steps per second of training, learning included
     python scripts/bench.py aws        a step and a fork of CloudEnv, and its server under 64 sessions
     python scripts/bench.py time_to_quality    processor seconds until half the best gain on Easy (minutes)
@@ -396,8 +397,17 @@ def bench_aws(args: argparse.Namespace) -> None:
            {**median, **load})  # fmt: skip
 
 
+def bench_grpo(args: argparse.Namespace) -> None:
+    """Sampling and update of GRPO groups against TRL's own methods."""
+    import bench_grpo as grpo
+
+    rows, data = grpo.bench(states=1, repetitions=args.repetitions)
+    report(f"GRPO, SmolLM2-135M, {grpo.SHAPE}", grpo.HEADER, rows, args, data)
+
+
 COMMANDS = {
     "aws": bench_aws,
+    "grpo": bench_grpo,
     "env": bench_env,
     "scaling": bench_scaling,
     "fork": bench_fork,

@@ -75,7 +75,7 @@ def main(config: GRPOConfig) -> float:
     device = pick_device(config.device)
     settings: Any = config  # any config with a curriculum
     scenarios = curriculum_scenarios(settings) or [config.scenario]
-    setup.check(config)
+    setup.check(config, device)
     if config.resume is None:
         checkpoint = None
         language = make_language(config, scenarios[0])  # what is wrong with it is said before a run is made

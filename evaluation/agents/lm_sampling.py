@@ -4,7 +4,8 @@ G completions of one prompt share its keys and values: the prompt goes through t
 repeated G times, and only the new tokens are computed for each completion.
 
 Shapes: N prompts, G completions of each, P tokens of the longest prompt, C of the longest completion, V
-tokens known."""
+tokens known.
+"""
 
 from __future__ import annotations
 

@@ -9,7 +9,8 @@ A transformer of the ordinary kind (Qwen3's architecture) with a vocabulary of i
 
 Words of one fact start from the same direction, those of one resource too, so that what is learned of one
 resource helps with the others. The tokenizer is an ordinary fast tokenizer of transformers, saved with the
-model."""
+model.
+"""
 
 from __future__ import annotations
 

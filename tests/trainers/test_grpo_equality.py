@@ -1,4 +1,4 @@
-"""Shared prompts give TRL's numbers: log-probabilities, entropies, gradients, samples; the trie those of actions."""
+"""Shared prompts give TRL's numbers: log-probabilities, entropies, gradients, samples; the trie those of each."""
 
 from __future__ import annotations
 

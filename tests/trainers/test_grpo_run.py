@@ -113,8 +113,8 @@ def test_ctrl_c_saves_and_the_run_goes_on(tmp_path: Path) -> None:
     """A real process, a real signal: exit code 130, a whole checkpoint, and resume finishes."""
     argv = arguments(tmp_path, "grpo.steps=100000", "grpo.eval_every=100000", "grpo.checkpoint_every=100000")
     process = subprocess.Popen(
-        [sys.executable, "-m", "trainers.grpo", *argv], cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-        text=True, env={**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"},
+        [sys.executable, "-m", "trainers.grpo", *argv], cwd=tmp_path, text=True,
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, env={**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"},
     )  # fmt: skip
     try:
         rows = 0
@@ -247,7 +247,7 @@ def test_chat_models_train_to_a_checkpoint_that_the_evaluation_loads(
     episodes = play_episodes(agent, scenario, [10_000, 10_001])
     assert episodes.reward.shape == (2,)
 
-    code, out, err = command(f"resume={run.path}", f"runs_dir={tmp_path / 'runs'}", "grpo.steps=3")
+    code, _, err = command(f"resume={run.path}", f"runs_dir={tmp_path / 'runs'}", "grpo.steps=3")
     assert (code, err) == (0, ""), err
 
 
@@ -283,7 +283,8 @@ def check_line(code: int, err: str, words: str) -> None:
         (("grpo.micro_states=3",), "must divide"),
         (("model.style=compact",), "reads no such prompt"),
         (("trl.extra.num_generatons=3",), "did you mean 'num_generations'"),
-        (("+trl.extra.epsilon=-1", "trl.loss_type=nothing"), "trl: "),
+        (("trl.loss_type=dr_gpo",), "did you mean 'dr_grpo'"),
+        (("trl.extra.epsilon=nothing",), "trl: "),
         (("grpo.estimator=exact", "trl.path=stock"), "exact estimator packs"),
         (("device=cuda",), "no CUDA device"),
         (("resume=runs/nothing",), "no such run"),
@@ -295,7 +296,7 @@ def test_wrong_settings_are_one_line(
 ) -> None:
     if "device=cuda" in options and th.cuda.is_available():
         pytest.skip("there is one")
-    code, _, err = command(*arguments(tmp_path, *(o.replace("trl.extra.num", "+trl.extra.num") for o in options)))
+    code, _, err = command(*arguments(tmp_path, *(o.replace("trl.extra.", "+trl.extra.") for o in options)))
     check_line(code, err, words)
     assert no_run(tmp_path)
 

@@ -1,7 +1,8 @@
 """Which models may be packed: those whose layers look at other tokens through the attention mask alone.
 
 Linear-attention and state-space layers carry a state along the row and know no mask: a packed row would be
-silently wrong. Such models, and all that we do not know, take TRL's own path, one row per completion."""
+silently wrong. Such models, and all that we do not know, take TRL's own path, one row per completion.
+"""
 
 from __future__ import annotations
 

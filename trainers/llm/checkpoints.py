@@ -1,5 +1,6 @@
 """What a GRPO run needs to go on exactly where it stopped: model, optimiser, schedule, worlds, luck, stage,
-memory."""
+memory.
+"""
 
 from __future__ import annotations
 

@@ -21,6 +21,8 @@ from cloudrl.scenarios.schema import Scenario
 
 __all__ = ["Estimator", "GRPOConfig", "GRPOSettings", "ModelConfig", "TRLPath", "WarmStartConfig"]
 
+LOSSES = ("grpo", "dr_grpo", "dapo", "bnpo", "cispo", "sapo", "luspo", "vespo")
+"""What TRL knows; it asks only when it computes the first one."""
 WHOLE = Range(low=0, whole=True)
 
 
@@ -124,6 +126,9 @@ class TRLSettings:
         check_ranges("trl", self, {"num_iterations": COUNT, "beta": FACTOR})
         if self.scale_rewards not in ("none", "group", "batch"):
             raise UserError(f"trl.scale_rewards={self.scale_rewards}: must be none, group or batch")
+        if self.loss_type not in LOSSES:
+            hint = did_you_mean(self.loss_type, LOSSES)
+            raise UserError(f"trl.loss_type={self.loss_type}: no such loss; {hint}")
 
 
 @dataclass
@@ -147,7 +152,7 @@ class GRPOSettings:
     entropy_coef: float = 0.2  # weight of the entropy of an action, at the start
     entropy_coef_final: float = 0.03  # ... and at the end; it falls by the same factor with every step
     wait: float = 0.8  # share of worlds in which nothing is done instead, at the start; 0 from half the steps on
-    act_price: float = 0.0  # baseline ticks by which acting must pay, beyond its own costs
+    act_price: float = 5.0  # baseline ticks by which acting must pay, beyond its own costs
     redraw: int = 2  # times that the groups without variance of a step are drawn again
     forced_coef: float = 1.0  # exact: weight of the loss on tokens that follow with necessity
     forced_actions: int = 4  # exact and warm start: actions per step that are spelled out whole; 0 = all

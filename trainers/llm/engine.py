@@ -9,7 +9,8 @@ TRL keeps its loss, advantages, optimiser, schedules, logs, PEFT, accelerate and
 `_prepare_inputs`  micro-batches keep groups whole: TRL shuffles rows, and packing lives from groups.
 
 tests/trainers/test_grpo_equality.py compares each with the method it replaces. They are private methods of
-TRL: it is pinned to the minor version."""
+TRL: it is pinned to the minor version.
+"""
 
 from __future__ import annotations
 

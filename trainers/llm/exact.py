@@ -4,7 +4,8 @@
 
 Whatever is no action is worth r_malformed, so probability that leaks into other text is paid for. Entropy is
 that of the action, not of a token. The update is TRL's; only the loss differs, and what a row of the batch
-is: a state."""
+is: a state.
+"""
 
 from __future__ import annotations
 

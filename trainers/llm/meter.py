@@ -1,5 +1,6 @@
 """What is counted while a model trains, beside TRL's own figures: JSON, verdicts, diversity, and the two baselines
-that unmask a collapse, the best constant action and NOOP."""
+that unmask a collapse, the best constant action and NOOP.
+"""
 
 from __future__ import annotations
 

@@ -127,7 +127,7 @@ def of_the_first(make: Callable[[], Run]) -> Run:
     return Run(Path(broadcast_object_list([path])[0]))
 
 
-def check(config: GRPOConfig) -> None:
+def check(config: GRPOConfig, device: str) -> None:
     """What can be wrong across settings. Raises UserError before anything is made."""
     if config.resume is not None and world_size() > 1:
         raise UserError("resume: only a run of one process can go on; start it without accelerate launch")
@@ -135,6 +135,7 @@ def check(config: GRPOConfig) -> None:
     for key in config.trl.extra:
         if key not in known:
             raise UserError(f"trl.extra.{key}: trl.GRPOConfig has no such argument; {did_you_mean(key, known)}")
+    arguments(config, Run(Path(config.runs_dir)), device)
     exact = config.grpo.estimator is Estimator.exact
     if exact and config.trl.path is TRLPath.stock:
         raise UserError("trl.path=stock: the exact estimator packs; say trl.path=auto or grpo.estimator=group")

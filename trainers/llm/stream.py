@@ -5,7 +5,8 @@ and steps; so the next states of a block are those that the policy of that momen
 stand at different times of day, so that a step sees mornings and evenings.
 
 The stream depends on the seed, and on nothing else but the actions: its state can be saved and set, and then
-goes on the same."""
+goes on the same.
+"""
 
 from __future__ import annotations
 
