@@ -74,8 +74,6 @@ class CloudEnvSession:
         Raises RuntimeError before the first reset.
         """
         episode = self._current()
-        if not isinstance(action, Mapping):
-            action = {"service": "", "operation": "", "payload": action}
         outcome = episode.act(action.get("service", ""), action.get("operation", ""), action.get("payload"))
         observation, info = self._seen(outcome)
         return observation, outcome.reward, outcome.done, outcome.truncated, info

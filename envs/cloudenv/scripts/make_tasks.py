@@ -12,7 +12,7 @@ import random
 from pathlib import Path
 from typing import Any
 
-from bank import BANK, Entry
+from bank import BANK, Entry  # type: ignore[import-not-found]
 
 from cloudenv.server.managers.corruption import Pick, corrupt, menu
 from cloudenv.server.managers.episode import Episode

@@ -60,7 +60,7 @@ def test_the_trainer_takes_a_step(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     seen: list[dict[str, Any]] = []
 
     class Watched(CloudEnvTools):
-        def reset(self, **row: Any) -> str:
+        def reset(self, **row: Any) -> str:  # type: ignore[override]
             seen.append(row)
             return super().reset(**row)
 

@@ -53,7 +53,10 @@ def _parse_rules(value: Any) -> Any:
         protocol = str(item.get("protocol", "tcp"))
         rule: dict[str, Any] = {"protocol": protocol}
         if protocol != "-1":
-            rule |= {"from": int(item.get("from", item.get("port"))), "to": int(item.get("to", item.get("port")))}
+            ports: tuple[Any, Any] = item.get("from", item.get("port")), item.get("to", item.get("port"))
+            if None in ports:
+                raise ValueError('a rule needs a "port", or "from" and "to"')
+            rule |= {"from": int(ports[0]), "to": int(ports[1])}
         found.append({**rule, "source": str(item["source"])})
     return _sorted(found)
 

@@ -196,7 +196,7 @@ def check_delete_policy(payload: dict[str, Any], view: View) -> None:
 
 
 def check_attach(payload: dict[str, Any], view: View) -> None:
-    if payload.get("PolicyArn") not in map(arn, view.names("iam", "policy")):
+    if payload.get("PolicyArn") not in [arn(name) for name in view.names("iam", "policy")]:
         raise ApiError(
             "NoSuchEntity",
             f"Policy {str(payload.get('PolicyArn'))[:200]} does not exist; AWS's own are not offered.",

@@ -81,7 +81,7 @@ class MotoBackend(Backend):
             with _unenforced(request.headers["x-moto-account-id"], urlsplit(url)):
                 status, headers, body = handler(mocked, mocked.raw_url, mocked.headers)
         except HTTPException as e:
-            status, headers, body = e.code, e.get_headers(), e.get_body()
+            status, headers, body = e.code or 500, e.get_headers(), e.get_body()
         return AWSResponse(request.url, status, headers, MockRawResponse(body))  # type: ignore[arg-type]
 
     def _route(self, url: str) -> Handler | None:
@@ -106,7 +106,7 @@ class MotoBackend(Backend):
 
     def free(self, account: str) -> bool:
         with backend_lock:
-            for accounts in list(BackendDict._instances):
+            for accounts in list(BackendDict._instances):  # type: ignore[misc]
                 if account not in dict.keys(accounts):
                     continue
                 held = dict.pop(accounts, account)
