@@ -114,7 +114,8 @@ def test_ctrl_c_saves_and_the_run_goes_on(tmp_path: Path) -> None:
     argv = arguments(tmp_path, "grpo.steps=100000", "grpo.eval_every=100000", "grpo.checkpoint_every=100000")
     process = subprocess.Popen(
         [sys.executable, "-m", "trainers.grpo", *argv], cwd=tmp_path, text=True,
-        stdout=subprocess.PIPE, stderr=subprocess.PIPE, env={**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"},
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+        env={**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"},
     )  # fmt: skip
     try:
         rows = 0
