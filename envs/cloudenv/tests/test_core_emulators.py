@@ -76,7 +76,11 @@ def _emulator(kind: str) -> Iterator[Backend]:
         yield HttpBackend(f"http://127.0.0.1:{port}")
     finally:
         process.terminate()
-        process.wait(timeout=20)
+        try:
+            process.wait(timeout=20)
+        except subprocess.TimeoutExpired:  # moto's server does not always end when it is asked to
+            process.kill()
+            process.wait()
 
 
 @pytest.fixture(scope="module", params=["moto-server", "ministack"])

@@ -329,8 +329,8 @@ def test_no_call_leaves_loopback_whatever_the_environment_says(where: str, tmp_p
         )
     finally:
         if server is not None:
-            server.terminate()
-            server.wait(timeout=20)
+            server.kill()
+            server.wait()
     assert run.returncode == 0, run.stderr
     allowed = set() if where == "in process" else {"127.0.0.1", str(("127.0.0.1", port))}
     assert set(eval(run.stdout)) <= allowed
