@@ -28,6 +28,7 @@ from pathlib import Path
 from typing import Any
 
 from .server.managers.episode import Episode, StepOutcome
+from .server.managers.generator import is_generated
 from .server.managers.task import Task, load_task
 from .server.providers.aws.backend import Backend, default_backend
 from .server.providers.aws.errors import PipelineError
@@ -63,7 +64,7 @@ class CloudEnvSession:
         Raises PipelineError for a task that does not exist or cannot be built.
         """
         if isinstance(task, str):
-            task = load_task(f"{task}:{seed or 0}" if task.startswith("gen:") and task.count(":") == 1 else task)
+            task = load_task(f"{task}:{seed or 0}" if is_generated(task) and task.count(":") == 1 else task)
         self.close()
         self._episode = Episode("session", task, backend=self._backend, seed=seed)
         return self._seen(self._episode.observe())

@@ -100,10 +100,11 @@ def list_tasks() -> list[str]:
 
 def load_task(name: str) -> Task:
     """A task of the package by its id, or a generated one (`gen:<level>:<seed>`); raises PipelineError."""
-    if name.startswith("gen:"):
-        from .generator import generate_task
+    if name.startswith("gen"):
+        from .generator import generate_task, is_generated
 
-        return generate_task(name)
+        if is_generated(name):
+            return generate_task(name)
     files = _files()
     if name not in files:
         raise PipelineError(f"unknown task {name[:120]!r}; {closest(name, files)}")

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from . import compute, identity, serverless, storage
+from . import compute, databases, identity, messaging, serverless, storage
 from .template import Names, Template
 
-TEMPLATES: dict[str, Template] = {t.name: t for m in (storage, serverless, compute, identity) for t in m.TEMPLATES}
+TEMPLATES: dict[str, Template] = {
+    t.name: t for m in (storage, serverless, compute, identity, messaging, databases) for t in m.TEMPLATES
+}
 
 __all__ = ["TEMPLATES", "Names", "Template"]

@@ -7,6 +7,7 @@ from typing import Any
 
 from .backend import Backend
 from .description import Api
+from .errors import ApiError
 from .registry import SERVICES
 from .translate import Translator
 
@@ -24,7 +25,10 @@ class Account:
         described = SERVICES.get(service)
         if described is not None and operation in described.complete:
             payload = described.complete[operation](dict(payload), Api(self, service))
-        response = self.backend.call(self.number, service, operation, self._names.to_physical(dict(payload)))
+        try:
+            response = self.backend.call(self.number, service, operation, self._names.to_physical(dict(payload)))
+        except ApiError as e:
+            raise ApiError(e.code, self._names.to_logical(e.message)) from None
         self._learn_id(service, operation, payload, response)
         found: dict[str, Any] = self._names.to_logical(response)
         return found

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import difflib
 
-from . import dynamodb, ec2, iam, lambda_function, s3, sqs
+from . import dynamodb, ec2, iam, kms, lambda_function, rds, s3, secretsmanager, sns, sqs
 from .description import ResourceType, Service
 from .errors import PipelineError
 
-SERVICES: dict[str, Service] = {m.SERVICE.name: m.SERVICE for m in (dynamodb, ec2, iam, lambda_function, s3, sqs)}
+SERVICES: dict[str, Service] = {
+    m.SERVICE.name: m.SERVICE
+    for m in (dynamodb, ec2, iam, kms, lambda_function, rds, s3, secretsmanager, sns, sqs)
+}
 
 
 def service(name: str) -> Service:

@@ -40,7 +40,8 @@ _ID = re.compile(
     r"|(?P<iam>AROA|AIDA|AKIA|ANPA|AGPA|AIPA)[A-Z0-9]{12,17}"
     r"|(?P<uuid>[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}))\b"
 )
-_TIME_KEY = re.compile(r"(Timestamp|Modified|Date|Time)$")
+_SECRET_ARN = re.compile(r"(arn:aws:secretsmanager:[\w-]*:\d{12}:secret:.+)-[A-Za-z0-9]{6}")
+_TIME_KEY = re.compile(r"(Timestamp|Modified|Date|Time|TimeLoggingStarted|TimeLoggingStopped)$")
 _TIME_TEXT = re.compile(r"\d{9,}(\.\d+)?$|\d{4}-\d\d-\d\d[T ]")
 _HIDDEN = {
     "SecretAccessKey": "***",
@@ -53,6 +54,11 @@ _HIDDEN = {
     "MacAddress": "02:00:00:00:00:01",
     "ClientToken": "",
     "NextToken": "-",
+    "Address": "endpoint.internal",
+    "DbiResourceId": "db-AAAAAAAAAAAAAAAAAAAAAAAAAA",
+    "PreferredBackupWindow": "03:00-03:30",
+    "PreferredMaintenanceWindow": "sun:05:00-sun:05:30",
+    "CurrentKeyMaterialId": "-",
 }
 """What stands for values that are secret, or that an emulator draws at random, by key."""
 
@@ -131,6 +137,8 @@ class Translator:
             return value
         if key in _HIDDEN:
             return _HIDDEN[key]
+        if key == "ARN" and (secret := _SECRET_ARN.fullmatch(value)):
+            value = secret[1]  # AWS and the emulators end it with random characters, which may be left out
         value = value.replace(self.suffix, "")
         value = self._any_queue.sub(QUEUE_URL, value)
         value = value.replace(self.account, ACCOUNT)
