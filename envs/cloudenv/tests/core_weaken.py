@@ -7,7 +7,7 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
-IRRELEVANT = {"StatementId", "Sid", "Version", "MaxCount", "MinCount", "Description"}
+IRRELEVANT = {"StatementId", "Sid", "Id", "Version", "MaxCount", "MinCount", "Description"}
 """Parameters that make no difference to what a resource is."""
 
 DOCUMENTS = {"Policy", "PolicyDocument", "AssumeRolePolicyDocument", "KeyPolicy", "ResourcePolicy"}

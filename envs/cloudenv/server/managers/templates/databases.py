@@ -17,7 +17,6 @@ def _database(names: Names) -> Graph:
             public=False,
             multi_az=True,
             backup_days={"$at_least": 7},
-            minor_upgrades=True,
             iam_login=True,
             deletion_protection=True,
         ),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 from urllib.parse import SplitResult, urlsplit
@@ -23,7 +23,7 @@ from moto.core.model_instances import reset_model_data
 from moto.core.models import botocore_stubber
 from moto.core.request import normalize_request
 
-from .backend import Backend
+from .backend import REGION, Backend
 from .errors import BackendError
 
 Handler = Callable[[Any, str, Any], tuple[int, Any, Any]]
@@ -66,6 +66,14 @@ class MotoBackend(Backend):
         os.environ.setdefault("MOTO_EC2_LOAD_DEFAULT_AMIS", "false")
         self._routes: dict[str, list[tuple[re.Pattern[str], Handler]]] = {}
         self._routes_lock = threading.Lock()
+
+    def call(self, account: str, service: str, operation: str, payload: Mapping[str, Any]) -> dict[str, Any]:
+        response = super().call(account, service, operation, payload)
+        if (service, operation) == ("elasticache", "DeleteReplicationGroup"):
+            # moto keeps it as "deleting" for ever, and its name can never be used again
+            groups = moto_backends.get_backend("elasticache")[account][REGION].replication_groups
+            groups.pop(payload["ReplicationGroupId"], None)
+        return response
 
     def _prepare(self, client: BaseClient) -> None:
         # under somebody's mock_aws the built-in hook would execute every request a second time

@@ -145,18 +145,6 @@ DATABASE = ResourceType(
             Fault("RDS_NO_BACKUPS", "no backups are kept", ("FSBP:RDS.11", "Checkov:CKV_AWS_133"), always(0)),
         ),
         _setting(
-            "minor_upgrades",
-            "AutoMinorVersionUpgrade",
-            bool,
-            True,
-            Fault(
-                "RDS_NO_UPGRADES",
-                "minor upgrades are not installed",
-                ("CIS-AWS-5.0:2.2.2", "FSBP:RDS.13", "Checkov:CKV_AWS_226"),
-                always(False),
-            ),
-        ),
-        _setting(
             "iam_login",
             "EnableIAMDatabaseAuthentication",
             bool,
@@ -250,7 +238,6 @@ SERVICE = Service(
                 "PubliclyAccessible",
                 "MultiAZ",
                 "BackupRetentionPeriod",
-                "AutoMinorVersionUpgrade",
                 "EnableIAMDatabaseAuthentication",
                 "DeletionProtection",
             }
@@ -262,7 +249,6 @@ SERVICE = Service(
                 "PubliclyAccessible",
                 "MultiAZ",
                 "BackupRetentionPeriod",
-                "AutoMinorVersionUpgrade",
                 "EnableIAMDatabaseAuthentication",
                 "DeletionProtection",
                 "ApplyImmediately",

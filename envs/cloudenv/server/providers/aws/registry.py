@@ -4,13 +4,43 @@ from __future__ import annotations
 
 import difflib
 
-from . import dynamodb, ec2, iam, kms, lambda_function, rds, s3, secretsmanager, sns, sqs
+from . import (
+    cloudtrail,
+    cloudwatch,
+    dynamodb,
+    ec2,
+    elasticache,
+    events,
+    iam,
+    kms,
+    lambda_function,
+    rds,
+    s3,
+    secretsmanager,
+    sns,
+    sqs,
+)
 from .description import ResourceType, Service
 from .errors import PipelineError
 
 SERVICES: dict[str, Service] = {
     m.SERVICE.name: m.SERVICE
-    for m in (dynamodb, ec2, iam, kms, lambda_function, rds, s3, secretsmanager, sns, sqs)
+    for m in (
+        cloudtrail,
+        cloudwatch,
+        dynamodb,
+        ec2,
+        elasticache,
+        events,
+        iam,
+        kms,
+        lambda_function,
+        rds,
+        s3,
+        secretsmanager,
+        sns,
+        sqs,
+    )
 }
 
 
