@@ -168,7 +168,9 @@ def test_a_finished_run_again_and_to_a_larger_total(command: Command, tmp_path: 
 
 
 def test_every_curve_of_the_page_is_there(tmp_path: Path) -> None:
-    trainer = new_trainer(tmp_path)
+    # warm enough that some replies are actions, whose gains have parts
+    warm = ("warm_start.states=1600", "warm_start.batch=16", "warm_start.learning_rate=1e-2", "model.width=32")
+    trainer = new_trainer(tmp_path, *warm)
     trainer.train()
     trainer.close()
     events = EventAccumulator(str(trainer.run.tb))
@@ -187,7 +189,7 @@ def test_every_curve_of_the_page_is_there(tmp_path: Path) -> None:
     samples = sorted(p.name for p in (trainer.run.path / "samples").iterdir())
     assert samples == ["step_000002.md", "step_000004.md"]
     text = (trainer.run.path / "samples" / samples[0]).read_text()
-    assert text.count("| times | reply |") == 4 and "r0.may=" in text
+    assert text.count("| times | reply |") == 2 and "r0.may=" in text
 
 
 def test_figures_are_what_they_say(tmp_path: Path) -> None:

@@ -41,6 +41,13 @@ class Estimator(Enum):
     exact = "exact"
 
 
+class Walk(Enum):
+    """Which of a group's replies is played: the one that the model finds likeliest, or the first."""
+
+    likeliest = "likeliest"
+    sampled = "sampled"
+
+
 class TRLPath(Enum):
     """shared: a group's prompt is computed once. stock: TRL's own methods. auto: shared where it is correct."""
 
@@ -149,8 +156,9 @@ class GRPOSettings:
     warmup: int = 10  # steps until the learning rate is full
     weight_decay: float = 0.0
     max_grad_norm: float = 1.0
-    entropy_coef: float = 0.2  # weight of the entropy of an action, at the start
-    entropy_coef_final: float = 0.03  # ... and at the end; it falls by the same factor with every step
+    entropy_coef: float = 1.5  # weight of the entropy of an action, at the start
+    entropy_coef_final: float = 0.05  # ... and at the end; it falls by the same factor with every step
+    walk: Walk = Walk.likeliest
     wait: float = 0.8  # share of worlds in which nothing is done instead, at the start; 0 from half the steps on
     act_price: float = 5.0  # baseline ticks by which acting must pay, beyond its own costs
     redraw: int = 2  # times that the groups without variance of a step are drawn again

@@ -31,6 +31,7 @@ class ExactGRPOTrainer(StepGRPOTrainer):
         tries: of all actions; they take turns.
         floor: reward of a reply that is no action.
         forced_coef: weight of the loss on tokens that follow with necessity.
+        draws: in every world the likeliest of so many sampled actions is played.
     """
 
     def __init__(
@@ -40,10 +41,12 @@ class ExactGRPOTrainer(StepGRPOTrainer):
         tries: list[Trie],
         floor: float,
         forced_coef: float,
+        draws: int,
         meter: Meter,
         **kwargs: Any,
     ) -> None:
         self.exact, self.tries, self.floor, self.forced_coef = exact, tries, floor, forced_coef
+        self.draws = draws
         self.meter = meter
         self.action_entropy_coef = 0.0
         self._states: ExactBatch | None = None
@@ -106,9 +109,12 @@ class ExactGRPOTrainer(StepGRPOTrainer):
         self.meter.add("baseline/noop_wins", float(p[:, -1].mean()))
 
     def _walk(self, p: th.Tensor) -> None:
-        """Play a sampled action in every world, once all micro-batches of the step are through."""
+        """Play an action in every world, once all micro-batches of the step are through."""
         assert self._states is not None
-        self._chosen.append(th.multinomial(p.cpu().clamp(min=1e-12), 1)[:, 0].numpy())
+        p = p.cpu().clamp(min=1e-12)
+        drawn = th.multinomial(p, self.draws, replacement=True)
+        likeliest = p.gather(1, drawn).argmax(1, keepdim=True)
+        self._chosen.append(drawn.gather(1, likeliest)[:, 0].numpy())
         if len(self._chosen) == self.args.steps_per_generation:
             actions = np.concatenate(self._chosen)
             noop = self._states.rewards.shape[1] - 1

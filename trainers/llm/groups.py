@@ -15,6 +15,7 @@ import torch as th
 from cloudrl.llm.parse import NO_ACTION
 from envs.group import GroupScorer, Level
 from evaluation.agents.lm_files import LanguageModel
+from trainers.llm.config import Walk
 from trainers.llm.engine import Batch, StepGRPOTrainer
 from trainers.llm.meter import Meter
 from trainers.llm.stream import Block, Stream
@@ -53,6 +54,7 @@ class GroupSource:
         act_price: baseline ticks by which acting must pay.
         meter: what is counted.
         measure_every: steps between two looks at what every action would earn, for the constant baseline.
+        walk: which reply of a group is played.
     """
 
     def __init__(
@@ -65,7 +67,9 @@ class GroupSource:
         redraw: int,
         act_price: float,
         measure_every: int,
+        walk: Walk = Walk.likeliest,
     ) -> None:
+        self.walk = walk
         self.stream, self.language, self.meter = stream, language, meter
         self.group, self.redraw, self.act_price = group, redraw, act_price
         self.measure_every, self._calls = measure_every, 0
@@ -99,22 +103,21 @@ class GroupSource:
         prompts = [block.prompt_ids() for block in blocks]
         completions, logps = trainer.completions([ids for part in prompts for ids in part], self.group)
         texts = self.language.tokenizer.batch_decode(completions, skip_special_tokens=True)
-        logps_of = -np.asarray(logps).reshape(-1, self.group)
-        groups, at = [], 0
-        for block, ids in zip(blocks, prompts, strict=True):
-            shaped = [texts[at + k * self.group : at + (k + 1) * self.group] for k in range(self.stream.size)]
-            result = block.scorer.score(np.arange(self.stream.size), shaped)
+        size, groups = self.stream.size, []
+        for b, (block, ids) in enumerate(zip(blocks, prompts, strict=True)):
+            rows = [range((b * size + k) * self.group, (b * size + k + 1) * self.group) for k in range(size)]
+            result = block.scorer.score(np.arange(size), [[texts[row] for row in group] for group in rows])
             rewards = with_price(block.scorer, result.rewards, result.gains, result.actions, self.act_price)
-            surprises = np.where(result.allowed, logps_of[at // self.group :][: len(ids)], 0.0)
+            likely = np.array([[logps[row] for row in group] for group in rows])
+            surprises = np.where(result.allowed, -likely, 0.0)
             self.meter.group(result)
             self.meter.add("llm/action_entropy", float(surprises.mean()))
-            for k, prompt_ids in enumerate(ids):
-                start = at + k * self.group
-                own = completions[start : start + self.group]
-                groups.append(_Group(prompt_ids, own, rewards[k], surprises[k]))
-            at += self.stream.size * self.group
-            first = result.actions[:, 0]
-            self.stream.advance(block, np.where(first == NO_ACTION, block.sim.noop, first))
+            for k, group in enumerate(rows):
+                own = [completions[row] for row in group]
+                groups.append(_Group(ids[k], own, rewards[k], surprises[k]))
+            chosen = likely.argmax(1) if self.walk is Walk.likeliest else np.zeros(size, int)
+            played = result.actions[np.arange(size), chosen]
+            self.stream.advance(block, np.where(played == NO_ACTION, block.sim.noop, played))
         return groups
 
 

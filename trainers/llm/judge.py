@@ -9,7 +9,7 @@ import numpy as np
 from cloudrl.policies import scripted
 from cloudrl.scenarios.schema import Scenario
 from cloudrl.seeding import VALIDATION_SEEDS
-from evaluation.agents.llm_agent import CheckpointAgent
+from evaluation.agents.llm_agent import BLOCK, CheckpointAgent
 from evaluation.agents.lm_files import LanguageModel
 from evaluation.rollout import Episodes, play_episodes
 from trainers.llm.config import GRPOConfig
@@ -44,7 +44,7 @@ class Judge:
         language.model.eval()
         agent = CheckpointAgent.of(
             language, self.scenario, self.scenario.slots, temperature=temperature,
-            actions=self.config.safety.actions,
+            actions=self.config.safety.actions, block=min(BLOCK, len(self.seeds)),
         )  # fmt: skip
         episodes = self.play(agent)
         language.model.train(training)

@@ -22,7 +22,7 @@ from cloudrl.memory.immune import ImmuneMemory
 from cloudrl.runs import Run, locked
 from evaluation.agents.lm_files import LanguageModel
 from trainers.llm.architecture import why_not_packed
-from trainers.llm.config import Dtype, Estimator, GRPOConfig, TRLPath
+from trainers.llm.config import Dtype, Estimator, GRPOConfig, TRLPath, Walk
 from trainers.llm.engine import StepGRPOTrainer
 from trainers.llm.exact import ExactGRPOTrainer
 from trainers.llm.groups import ExactSource, GroupSource
@@ -244,12 +244,13 @@ def make_trl(
         tries = make_tries(language, stream.blocks[0].sim.n_slots, grpo.forced_actions, config.seed)
         trainer: StepGRPOTrainer = ExactGRPOTrainer(
             exact=exact, tries=tries, floor=config.group.malformed, forced_coef=grpo.forced_coef, meter=meter,
+            draws=grpo.group if grpo.walk is Walk.likeliest else 1,
             source=_nothing, shared=True, **common,
         )  # fmt: skip
     else:
         groups = GroupSource(
             stream, language, meter, group=grpo.group, redraw=grpo.redraw, act_price=grpo.act_price,
-            measure_every=grpo.log_every,
+            measure_every=grpo.log_every, walk=grpo.walk,
         )  # fmt: skip
 
         def source(trainer: Any, n: int) -> Any:
