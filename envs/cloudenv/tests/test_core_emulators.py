@@ -31,6 +31,13 @@ from cloudenv.server.providers.aws.moto_backend import MotoBackend
 FULL = os.environ.get("CLOUDRL_FULL") == "1"
 PYTHON = os.environ.get("CLOUDENV_MINISTACK_PYTHON", "")
 SAMPLE = ["easy-task-1", "medium-task-1", "hard-task-1", "hard-log-delivery", "hard-network", "medium-server"]
+SAMPLE += [
+    "hard-lost-events",
+    "hard-rotation-stuck",
+    "medium-silent-trail",
+    "hard-no-report",
+    "easy-cache-forgets",
+]
 
 MEDDLE = [  # a regression, an error of our own validation, one of the emulator, an extra
     ("s3", "CreateBucket", {"Bucket": "my-own-bucket"}),

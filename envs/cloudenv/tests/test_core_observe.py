@@ -27,6 +27,10 @@ TASKS = [
     "hard-network",
     "medium-server",
     "hard-log-delivery",
+    "hard-lost-events",
+    "hard-rotation-stuck",
+    "medium-silent-trail",
+    "hard-failover-unheard",
 ]
 
 

@@ -196,8 +196,9 @@ ALARM = ResourceType(
 
 
 def _check_alarm(payload: dict[str, Any], view: View) -> None:
+    bare = set(payload) == {"AlarmName"}
     for key, value in _payload(str(payload["AlarmName"]), _DEFAULTS, True).items():
-        if len(payload) == 1 or key in ("ActionsEnabled", "AlarmActions", "Dimensions", "TreatMissingData"):
+        if bare or key in ("ActionsEnabled", "AlarmActions", "Dimensions", "TreatMissingData"):
             payload.setdefault(key, value)
 
     def refuse(message: str) -> None:
