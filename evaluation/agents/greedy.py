@@ -8,9 +8,9 @@ from __future__ import annotations
 import numpy as np
 
 from cloudrl import engine
-from cloudrl.jit import kernel
 from evaluation.agents.agent import View
 from evaluation.agents.planning import Desk, dollars, in_threads, put
+from evaluation.agents.planning_jit import kernel
 
 
 @kernel

@@ -33,12 +33,12 @@ from cloudrl.actions import (
     RESTRICT_ACCESS,
     ROTATE_CREDS,
 )
-from cloudrl.jit import kernel
 from cloudrl.policies.runbook import Runbook
 from cloudrl.policies.scripted import ScriptedPolicy, act, from_runbook
 from cloudrl.simulator import Simulator
 from evaluation.agents.agent import View
 from evaluation.agents.planning import Desk, dollars, in_threads, portfolio, put
+from evaluation.agents.planning_jit import kernel
 
 
 @kernel

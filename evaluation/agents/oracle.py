@@ -27,7 +27,7 @@ class Oracle:
         threads: of the processor.
     """
 
-    edits: int = 12_000
+    edits: int = 40_000
     heat: float = 5e-4
     threads: int = 1
     name: str = "oracle"

@@ -14,11 +14,11 @@ import numpy as np
 
 from cloudrl import engine
 from cloudrl.actions import N_OPS
-from cloudrl.jit import kernel
 from cloudrl.policies.runbook import Runbook
 from cloudrl.policies.scripted import ScriptedPolicy, act, from_runbook, handwritten, noop, searched_runbook
 from cloudrl.simulator import Simulator
 from cloudrl.types import State
+from evaluation.agents.planning_jit import kernel
 
 RUNBOOK_SUITES = ("CloudOps-Easy", "CloudOps-Medium", "CloudOps-Hard")
 
