@@ -28,9 +28,11 @@ from evaluation.rollout import play_episodes
 from tests.llm.small_models import save_small
 from tests.trainers.grpo_runs import arguments, differences, final_state, new_trainer, progress_rows, resumed
 from trainers import grpo
+from trainers.llm.stream import Stream
 from trainers.llm.watch import LAYOUT
 
 ROOT = Path(__file__).resolve().parents[2]
+FULL = os.environ.get("CLOUDRL_FULL") == "1"
 POSIX = pytest.mark.skipif(os.name == "nt", reason="signals")
 
 Command = Callable[..., tuple[int, str, str]]
@@ -360,3 +362,37 @@ def test_a_checkpoint_from_elsewhere_is_not_loaded(command: Command, tmp_path: P
     shutil.copytree(trainer.run.path, elsewhere)
     code, _, err = command(f"resume={elsewhere}", f"runs_dir={tmp_path / 'runs'}")
     check_line(code, err, "outside runs_dir")
+
+
+# ---- several processes ----------------------------------------------------------------------------------------
+
+
+def test_processes_play_different_worlds(tmp_path: Path) -> None:
+    """Streams of two ranks never hold the same world."""
+    trainer = new_trainer(tmp_path, "warm_start.states=0")
+    keys = []
+    for rank in (0, 1):
+        stream = Stream(trainer.config, trainer.scenarios[0], trainer.language, 3, 2, rank=rank)
+        for _ in range(30):  # beyond an episode
+            block = stream.take()
+            stream.advance(block, np.full(2, block.sim.noop))
+            keys.append({(rank, int(key)) for b in stream.blocks for key in b.sim.state.worlds["key"]})
+    first, second = ({key for rank, key in set().union(*keys) if rank == r} for r in (0, 1))
+    assert first and second and not first & second
+    trainer.close()
+
+
+@pytest.mark.full
+@pytest.mark.skipif(not FULL, reason="CLOUDRL_FULL=1")
+def test_accelerate_launch_with_two_processes(tmp_path: Path) -> None:
+    """Two CPU processes train one model to the end; one run folder, one table."""
+    launch = [sys.executable, "-m", "accelerate.commands.launch", "--cpu", "--num_processes", "2"]
+    launch += ["--num_machines", "1", "--mixed_precision", "no", "-m", "trainers.grpo"]
+    done = subprocess.run(
+        [*launch, *arguments(tmp_path)], cwd=tmp_path, capture_output=True, text=True, timeout=600,
+        env={**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"},
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.count("trained, sampled: valid JSON") == 1
+    checkpoint = latest_checkpoint(run_in(tmp_path).checkpoints)
+    assert checkpoint is not None and json.loads((checkpoint / "progress.json").read_text())["step"] == 4
