@@ -253,7 +253,7 @@ def add_family(plan, groups, resources, t, slot, noop, draws):  # type: ignore[n
 
 @kernel
 def edit(plan, store, which, n_resources, noop, draws):  # type: ignore[no-untyped-def]
-    """Change the plan at random. Returns the first tick that changed; the plan's length if nothing did."""
+    """Change the plan at random. Returns a tick before which nothing changed; the plan's length if nothing did."""
     ticks = plan.shape[0]
     u, t = uniform(draws, 0, 0), int(uniform(draws, 0, 1) * plan.shape[0])
     k = t // STRIDE
