@@ -4,6 +4,7 @@
     python scripts/build_oracle.py stress-sale-day
     python scripts/build_oracle.py --check                # replay all that is stored
     python scripts/build_oracle.py --mix                  # which operations the plans use, as a table
+    python scripts/build_oracle.py --against              # their bills beside those of scripted play, as a table
     python scripts/build_oracle.py medium --seeds 10100-10111 --edits 160000 --out /tmp/four_times
 
 Plans that are there, found by the same search on the same constants, are kept if replaying them gives their bills;
@@ -21,11 +22,13 @@ from tqdm import tqdm
 
 from cloudrl.actions import N_OPS, OP_NAMES
 from cloudrl.errors import UserError
+from cloudrl.policies.scripted import baselines
 from cloudrl.scenarios.library import scenario_hash
 from cloudrl.scenarios.schema import Scenario
 from cloudrl.simulator import Simulator
 from evaluation.agents.oracle import Oracle
 from evaluation.oracle_data import FOLDER, OracleFile, World, differing, oracle_path, world_of
+from evaluation.rollout import play_episodes
 from evaluation.suites import dynamics_version, find_scenario, find_seeds, suite_names
 
 BLOCK = 4
@@ -102,6 +105,30 @@ def mix() -> str:
     return "\n".join("| " + " | ".join(row) + " |" for row in rows)
 
 
+def against() -> str:
+    """Bills of the stored plans and of scripted play, and in how many worlds the plans are the cheapest."""
+    heads = "suite, worlds, edits, do nothing $, searched runbook $, oracle $, cheapest in, nobody below in"
+    rows = [heads.split(", ")]
+    rows.append(["---", *["--:"] * (len(rows[0]) - 1)])
+    for suite in suite_names():
+        scenario = find_scenario(suite)
+        if not oracle_path(scenario).exists():
+            continue
+        data = OracleFile.read(oracle_path(scenario))
+        seeds = sorted(data.worlds)
+        found = np.array([data.worlds[seed].bill for seed in seeds])
+        bills = {p.name: play_episodes(p, scenario, seeds).bill for p in baselines(scenario.name)}
+        least = np.min(list(bills.values()), axis=0)
+        means = [bills["noop"].mean(), bills["runbook"].mean(), found.mean()]
+        shares = [(found < least - 1e-9).mean(), (found <= least + 1e-9).mean()]
+        rows.append(
+            [suite, str(len(seeds)), f"{data.search['edits']:,}"]
+            + [f"{mean:.2f}" for mean in means]
+            + [f"{100 * share:.0f} %" for share in shares]
+        )
+    return "\n".join("| " + " | ".join(row) + " |" for row in rows)
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("suites", nargs="*", help="names of configs/scenario/*.yaml")
@@ -111,10 +138,11 @@ def main() -> int:
     parser.add_argument("--anew", action="store_true", help="keep nothing of what is there")
     parser.add_argument("--out", type=Path, default=FOLDER, help="folder of the files")
     parser.add_argument("--check", action="store_true", help="only replay what is stored")
+    parser.add_argument("--against", action="store_true", help="only compare the stored plans with scripted play")
     parser.add_argument("--mix", action="store_true", help="only tell which operations the stored plans use")
     args = parser.parse_args()
-    if args.mix:
-        print(mix())
+    if args.mix or args.against:
+        print(mix() if args.mix else against())
         return 0
     if args.check or not args.suites:
         return 1 if check() else 0
