@@ -41,7 +41,7 @@ def test_every_package_is_in_the_wheel(wheel: list[str]) -> None:
         file.relative_to(ROOT).as_posix().removeprefix("envs/" if "cloudenv" in file.parts else "")
         for package in PACKAGES
         for file in (ROOT / package).rglob("*.py")
-        if "tests" not in file.parts and ".venv" not in file.parts
+        if not {"tests", "scripts", ".venv"} & set(file.parts)
     }
     assert "cloudenv/models.py" in wanted
     assert wanted - set(wheel) == set()
@@ -50,7 +50,8 @@ def test_every_package_is_in_the_wheel(wheel: list[str]) -> None:
 def test_every_folder_with_code_is_a_package() -> None:
     """packages.find skips a folder without __init__.py, silently."""
     folders = {file.parent for package in PACKAGES for file in (ROOT / package).rglob("*.py")}
-    folders -= {ROOT / "envs" / "cloudenv" / "tests"}  # not a package: see the pytest.ini in it
+    # not packages: see the pytest.ini in tests; scripts are tools that write the bank of tasks
+    folders -= {ROOT / "envs" / "cloudenv" / name for name in ("tests", "scripts")}
     assert [str(f.relative_to(ROOT)) for f in folders if not (f / "__init__.py").exists()] == []
 
 

@@ -79,6 +79,7 @@ def main(config: GRPOConfig) -> float:
     if config.resume is None:
         checkpoint = None
         language = make_language(config, scenarios[0])  # what is wrong with it is said before a run is made
+        setup.check_prompts(config, language, scenarios)
         run = setup.of_the_first(lambda: create_run("grpo", config, observation_version=OBSERVATION_VERSION))
     else:
         run, checkpoint = resume_point(config.resume, "grpo")

@@ -15,7 +15,7 @@ from cloudrl.scenarios.names import resource_names
 from cloudrl.simulator import Simulator
 from cloudrl.types import CRASHED, DELETED, KIND_NAMES, QUEUE, RUNNING, STATUS_NAMES, VERDICT_NAMES
 
-_BAR, _WIDTH, _NAME = 5, 110, 18
+_BAR, _WIDTH, _NAME = 5, 110, 15
 _LEGEND = "! alarm · C critical · D data · R redundant (multi-AZ) · I idle · J job due"
 _RED, _YELLOW, _DIM, _PLAIN = "\x1b[31m", "\x1b[33m", "\x1b[2m", "\x1b[0m"
 

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import torch as th
+from safetensors import SafetensorError
 
 from cloudrl.errors import UserError
 
@@ -111,7 +112,7 @@ def load(folder: Path, device: str = "cpu", trainable: bool = False) -> Language
 
             base = AutoModelForCausalLM.from_pretrained(facts.base, dtype="auto", use_safetensors=True)
             model = PeftModel.from_pretrained(base, str(folder), is_trainable=trainable)
-    except (OSError, ValueError, RuntimeError) as error:
+    except (OSError, ValueError, RuntimeError, SafetensorError) as error:
         first = str(error).strip().splitlines()[0]
         raise UserError(f"{folder}: cannot be loaded: {first}") from error
     model.to(th.device(device))

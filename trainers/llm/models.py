@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import torch as th
+from safetensors import SafetensorError
 
 from cloudrl.errors import UserError
 from cloudrl.observation import OBSERVATION_VERSION
@@ -87,7 +88,7 @@ def pretrained(path: str, wanted: ModelConfig) -> tuple[Any, Any]:
     try:
         tokenizer = AutoTokenizer.from_pretrained(path, padding_side="left")
         model = AutoModelForCausalLM.from_pretrained(path, dtype=dtype, use_safetensors=True)
-    except (OSError, ValueError, ImportError, RuntimeError) as error:
+    except (OSError, ValueError, ImportError, RuntimeError, SafetensorError) as error:
         raise UserError(_explain(path, error)) from error
     if tokenizer.chat_template is None and wanted.style != "words":
         raise UserError(

@@ -11,6 +11,7 @@ from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Any, Protocol
 
+import numpy as np
 import torch as th
 import transformers
 from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
@@ -20,7 +21,10 @@ from trl import GRPOConfig as TRLConfig
 from cloudrl.errors import UserError, did_you_mean
 from cloudrl.memory.immune import ImmuneMemory
 from cloudrl.runs import Run, locked
+from cloudrl.scenarios.schema import Scenario
+from cloudrl.simulator import Simulator
 from evaluation.agents.lm_files import LanguageModel
+from evaluation.agents.lm_prompts import prompts_of
 from trainers.llm.architecture import why_not_packed
 from trainers.llm.config import Dtype, Estimator, GRPOConfig, TRLPath, Walk
 from trainers.llm.engine import StepGRPOTrainer
@@ -135,6 +139,9 @@ def check(config: GRPOConfig, device: str) -> None:
     for key in config.trl.extra:
         if key not in known:
             raise UserError(f"trl.extra.{key}: trl.GRPOConfig has no such argument; {did_you_mean(key, known)}")
+        default, value = getattr(TRLConfig, key, None), config.trl.extra[key]
+        if isinstance(default, int | float) and not isinstance(value, int | float):
+            raise UserError(f"trl: extra.{key}={value}: expects a number, such as {default}")
     arguments(config, Run(Path(config.runs_dir)), device)
     exact = config.grpo.estimator is Estimator.exact
     if exact and config.trl.path is TRLPath.stock:
@@ -143,6 +150,14 @@ def check(config: GRPOConfig, device: str) -> None:
         raise UserError("trl.num_iterations: the exact estimator has no old samples to use again; say 1")
     if exact and config.trl.extra.get("use_vllm"):
         raise UserError("trl.extra.use_vllm: the exact estimator generates nothing; say grpo.estimator=group")
+
+
+def check_prompts(config: GRPOConfig, language: LanguageModel, scenarios: list[Scenario]) -> None:
+    """The first prompts of every stage fit into the model's context. Raises UserError."""
+    for scenario in scenarios:
+        sim = Simulator(scenario, 4, reward=config.reward, safety=config.safety)
+        sim.reset(np.arange(sim.n_worlds))
+        prompts_of(language, sim).ids(sim.observations, sim.masks)
 
 
 def make_memory(config: GRPOConfig, checkpoint: Path | None) -> ImmuneMemory | None:
