@@ -133,6 +133,10 @@ _COLUMNS = (
 )
 
 
+_TIGHT = ("tags", "status", "enc", "log", "vulns cvss risk")
+"""Columns that one space keeps apart from the one before, so that 50 resources fit into a terminal."""
+
+
 def _cells(simulator: Simulator, world: int, slot: int, truth: bool) -> list[str]:
     w: Any = simulator.state.worlds[world]
     r: Any = simulator.state.resources[world, slot]
@@ -212,7 +216,7 @@ def _table(rows: list[list[str]]) -> list[str]:
     lines = []
     for row in [titles, *rows]:
         cells = [f"{row[k]:{_COLUMNS[k][1]}{widths[k]}}" for k in shown]
-        lines.append("  ".join(cells))
+        lines.append("".join((" " if titles[k] in _TIGHT else "  ") + cell for k, cell in zip(shown, cells))[2:])
     lines.insert(1, "─" * max(len(line.rstrip()) for line in lines))
     return lines
 
