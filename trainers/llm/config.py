@@ -142,9 +142,9 @@ class TRLSettings:
 class GRPOSettings:
     """The algorithm."""
 
-    estimator: Estimator = Estimator.group
-    steps: float = 1000  # gradient steps
-    states: int = 16  # per gradient step and process
+    estimator: Estimator = Estimator.exact
+    steps: float = 1800  # gradient steps
+    states: int = 32  # per gradient step and process
     group: int = 8  # replies per state
     micro_states: int | None = None  # states per forward pass; null = all of a step
     block: int = 8  # worlds that step together
@@ -164,9 +164,9 @@ class GRPOSettings:
     redraw: int = 2  # times that the groups without variance of a step are drawn again
     forced_coef: float = 1.0  # exact: weight of the loss on tokens that follow with necessity
     forced_actions: int = 4  # exact and warm start: actions per step that are spelled out whole; 0 = all
-    eval_every: float = 200
-    checkpoint_every: float = 200
-    samples_every: float = 50  # steps between tables of sampled groups
+    eval_every: float = 300
+    checkpoint_every: float = 300
+    samples_every: float = 100  # steps between tables of sampled groups
     log_every: int = 10
 
     def __post_init__(self) -> None:
