@@ -32,19 +32,12 @@ from evaluation.agents.registry import find
 from evaluation.block import Conditions, Outcome, blocks
 from evaluation.cache import Cache, Rows
 from evaluation.config import EvalConfig
+from evaluation.oracle_data import oracle_bills
 from evaluation.report.summary import summarise
 from evaluation.results import NOOP, ORACLE, AgentResult, Results
 from evaluation.run_folder import write_run
 from evaluation.schedule import Task, play
 from evaluation.suites import SEED_WORDS, facts, find_scenario, find_seeds
-
-try:
-    from evaluation.oracle_data import oracle_bills
-except ModuleNotFoundError:  # TODO: until it is there
-
-    def oracle_bills(scenario: Scenario, seeds: np.ndarray) -> tuple[np.ndarray | None, str]:
-        return None, "there is no oracle yet"
-
 
 Timing = dict[str, dict[str, float]]
 """By agent: seconds of processor or waiting time that its worlds took, when they were played, and per decision."""
@@ -113,7 +106,7 @@ def _play_what_is_missing(
     worlds = sum(len(task.seeds) for task in tasks)
     hidden = not (config.progress_bar and sys.stderr.isatty())
     errors: dict[str, tuple[int, str]] = {}
-    with tqdm(total=worlds, desc=config.suite, unit="world", disable=hidden) as bar:
+    with tqdm(total=worlds, desc=config.suite, unit="episode", disable=hidden) as bar:
         for task, outcome in play(conditions, tasks, workers):
             _note(task, outcome, cache, errors)
             bar.set_postfix_str(task.entry.name, refresh=False)

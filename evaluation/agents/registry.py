@@ -129,14 +129,20 @@ _SCRIPTED = Kind(_describe_scripted, lambda name, context: _scripted(context.sce
 _PLANNERS: dict[str, str] = {
     "greedy": "evaluation.agents.greedy:Greedy",
     "mpc": "evaluation.agents.mpc:MPC",
-    "oracle": "evaluation.agents.oracle:Oracle",
+    "oracle": "evaluation.agents.shipped_oracle:ShippedOracle",
 }
 
 
 def _describe_planner(name: str, context: Context) -> Entry:
+    from evaluation.agents.planning import portfolio
+    from evaluation.oracle_data import oracle_path
+
     code = code_of("cloudrl/policies/*.py", "evaluation/agents/planning*.py", f"evaluation/agents/{name}.py")
-    runbook = _scripted(context.scenario.name)["runbook"].settings.tolist()
-    return Entry(name, name, f"{name} {runbook} {code}", name, clairvoyant=name == "oracle", slow=True)
+    identity = f"{name} {[policy.settings.tolist() for policy in portfolio(context.scenario.name)]} {code}"
+    if name == "oracle":
+        stored = oracle_path(context.scenario)
+        identity += f" {hashlib.sha256(stored.read_bytes()).hexdigest()[:16]}" if stored.is_file() else ""
+    return Entry(name, name, identity, name, clairvoyant=name == "oracle", slow=True)
 
 
 def _build_planner(name: str, context: Context) -> Player:

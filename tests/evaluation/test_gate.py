@@ -51,7 +51,6 @@ def score_of(results: Results, name: str) -> np.ndarray:
 
 
 def has_oracle(suite: str) -> None:
-    pytest.importorskip("evaluation.oracle_data")
     results = played(suite)
     assert results.oracle is not None, f"{suite}: {results.no_oracle}; run: python scripts/build_oracle.py {suite}"
 
@@ -101,10 +100,11 @@ def test_the_searched_runbook_lies_in_the_middle_of_medium() -> None:
 
 @pytest.mark.parametrize("suite", suite_names())
 def test_reward_and_score_rank_alike(suite: str) -> None:
+    """By dollars saved where most worlds have no score, as on the quiet day."""
     results = played(suite)
     assert results.noop is not None
     agents = list(results)
-    if results.oracle is not None and len(score_of(results, "noop")) > 1:
+    if results.oracle is not None and 2 * len(score_of(results, "noop")) > len(results.seeds):
         judged = [score_of(results, agent.name).mean() for agent in agents]
     else:
         judged = [float((results.noop - agent["bill"]).mean()) for agent in agents]
