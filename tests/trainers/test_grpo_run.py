@@ -172,7 +172,7 @@ def test_a_finished_run_again_and_to_a_larger_total(command: Command, tmp_path: 
 def test_every_curve_of_the_page_is_there(tmp_path: Path) -> None:
     # warm enough that some replies are actions, whose gains have parts
     warm = ("warm_start.states=1600", "warm_start.batch=16", "warm_start.learning_rate=1e-2", "model.width=32")
-    trainer = new_trainer(tmp_path, *warm)
+    trainer = new_trainer(tmp_path, "grpo.estimator=group", *warm)
     trainer.train()
     trainer.close()
     events = EventAccumulator(str(trainer.run.tb))
@@ -196,7 +196,7 @@ def test_every_curve_of_the_page_is_there(tmp_path: Path) -> None:
 
 def test_figures_are_what_they_say(tmp_path: Path) -> None:
     """The noop baseline is a whole episode of doing nothing, and rewards of groups are those of the scorer."""
-    trainer = new_trainer(tmp_path, "warm_start.states=0", "grpo.steps=1")
+    trainer = new_trainer(tmp_path, "grpo.estimator=group", "warm_start.states=0", "grpo.steps=1")
     batches = []
     source = trainer.trl.source
 
@@ -225,7 +225,7 @@ CHAT = ("grpo.max_tokens=24", "grpo.steps=2", "warm_start.states=16", "warm_star
     ("kind", "options"),
     [
         ("qwen2", ("model=qwen", "model.lora.rank=0")),
-        ("qwen2", ("model=qwen", "grpo.estimator=exact", "model.lora.rank=0", "grpo.states=2")),
+        ("qwen2", ("model=qwen", "grpo.estimator=exact", "model.lora.rank=0", "grpo.micro_states=2")),
         ("qwen3", ("model=qwen3", "model.lora.rank=4", "trl.beta=0.01")),
         ("qwen2", ("model=qwen", "model.lora.rank=4", "trl.path=stock", "model.dtype=bfloat16")),
     ],
