@@ -75,13 +75,18 @@ def _play(c: Conditions, entry: Entry, seeds: np.ndarray) -> Rows:
     )
     rows: Rows = {"seed": seeds.copy(), **recorder.metrics()}
     if c.ledger:
-        sim = Simulator(c.context.scenario, len(seeds), reward=c.reward, safety=c.safety, memory=c.memory)
-        sim.reset(seeds)
-        rows["unnecessary"] = unnecessary(sim, recorder.actions, threads=1)
+        rows["unnecessary"] = count_unnecessary(c, seeds, recorder.actions)
     counts = getattr(agent, "counts", None)
     if counts is not None:
         rows.update(_checked(counts(), len(seeds)))
     return rows | {"ops": recorder.ops, "actions": recorder.actions.astype(np.int16)}
+
+
+def count_unnecessary(c: Conditions, seeds: np.ndarray, actions: np.ndarray) -> np.ndarray:
+    """Unnecessary disruptions (B,) of episodes that were played by `actions` (B, ticks)."""
+    sim = Simulator(c.context.scenario, len(seeds), reward=c.reward, safety=c.safety, memory=c.memory)
+    sim.reset(seeds)
+    return unnecessary(sim, actions.astype(np.int64), threads=1)
 
 
 def _checked(counts: Mapping[str, np.ndarray], worlds: int) -> Rows:

@@ -42,7 +42,7 @@ class Cache:
     Args:
         root: the folder of the cache; None = remember until the end of the process only.
         suite: version of the worlds.
-        settings: whatever else the figures depend on (weights of the reward, whether twins are played).
+        settings: whatever else the figures depend on (weights of the reward).
     """
 
     def __init__(self, root: Path | None, suite: Suite, settings: Mapping[str, Any]) -> None:
@@ -57,14 +57,19 @@ class Cache:
         return [rows for file in files if (rows := _load(file))]
 
     def read(self, identity: str, seeds: np.ndarray) -> Rows:
-        """The rows known of an agent for some of `seeds`, in the order of the seeds."""
-        blocks = self._blocks(identity)
+        """The rows known of an agent for some of `seeds`, in the order of the seeds.
+
+        Where a world was written twice the row with more figures is taken.
+        """
+        blocks = sorted(self._blocks(identity), key=len)
         if not blocks:
             return {}
         place = {int(seed): (b, i) for b, rows in enumerate(blocks) for i, seed in enumerate(rows["seed"])}
         found = [place[int(seed)] for seed in seeds if int(seed) in place]
-        names = sorted(set.intersection(*(set(rows) for rows in blocks)))
-        return {name: np.array([blocks[b][name][i] for b, i in found]) for name in names} if found else {}
+        if not found:
+            return {}
+        names = sorted(set.intersection(*(set(blocks[b]) for b, _ in found)))
+        return {name: np.array([blocks[b][name][i] for b, i in found]) for name in names}
 
     def write(self, identity: str, rows: Rows) -> None:
         """Keep a finished block."""

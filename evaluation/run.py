@@ -29,7 +29,7 @@ from cloudrl.scenarios.schema import Scenario
 from evaluation import terminal
 from evaluation.agents.entry import Context, Entry
 from evaluation.agents.registry import find
-from evaluation.block import Conditions, Outcome, blocks
+from evaluation.block import Conditions, Outcome, blocks, count_unnecessary
 from evaluation.cache import Cache, Rows
 from evaluation.config import EvalConfig
 from evaluation.oracle_data import oracle_bills
@@ -72,12 +72,12 @@ def evaluate(config: EvalConfig) -> tuple[Results, Timing]:
     specs = config.agents if NOOP in config.agents else [NOOP, *config.agents]
     entries = find(specs, conditions.context)
     root = Path(config.runs_dir) / "eval" / ".cache" if config.cache else None
-    cache = Cache(root, suite, {"reward": asdict(config.reward), "ledger": config.ledger})
+    cache = Cache(root, suite, {"reward": asdict(config.reward)})
 
     errors = _play_what_is_missing(config, conditions, entries, seeds, cache)
     agents, timing = {}, {}
     for entry in entries:
-        rows = {} if entry.name in errors else cache.read(entry.identity, seeds)
+        rows = {} if entry.name in errors else _with_ledger(cache, conditions, entry, seeds)
         agents[entry.name] = _result(entry, rows, errors.get(entry.name, ""))
         if rows:
             seconds = float(rows["seconds"].sum())
@@ -112,6 +112,17 @@ def _play_what_is_missing(
             bar.set_postfix_str(task.entry.name, refresh=False)
             bar.update(len(task.seeds))
     return {name: text for name, (_, text) in errors.items()}
+
+
+def _with_ledger(cache: Cache, conditions: Conditions, entry: Entry, seeds: np.ndarray) -> Rows:
+    """What was played, with or without the figures of the ledger: what was asked for, whatever is in the cache."""
+    rows = cache.read(entry.identity, seeds)
+    if not conditions.ledger:
+        rows.pop("unnecessary", None)
+    elif rows and "unnecessary" not in rows:  # played by a command that did not want them
+        rows["unnecessary"] = count_unnecessary(conditions, seeds, rows["actions"])
+        cache.write(entry.identity, rows)
+    return rows
 
 
 def _note(task: Task, outcome: Outcome, cache: Cache, errors: dict[str, tuple[int, str]]) -> None:

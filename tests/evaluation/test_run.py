@@ -139,10 +139,18 @@ def test_what_was_played_is_not_played_again(tmp_path: Path, monkeypatch: pytest
     assert played(log) == 5
     evaluate(config(slow, "seeds=10003-10007"))
     assert played(log) == 8
-    evaluate(config(slow, "ledger=false"))  # other figures
-    assert played(log) == 13
     evaluate(config(slow, "safety=observe"))  # other worlds
-    assert played(log) == 18
+    assert played(log) == 13
+
+
+def test_the_ledger_is_added_to_what_was_played_without_it() -> None:
+    wanted = "agents=[handwritten,random]"
+    without, _ = evaluate(config(wanted, "ledger=false"))
+    late, _ = evaluate(config(wanted))
+    at_once, _ = evaluate(config(wanted, "cache=false"))
+    again, _ = evaluate(config(wanted, "ledger=false"))
+    assert late.plain() == at_once.plain() and without.plain() == again.plain()
+    assert "unnecessary" not in without.agents["random"] and late.agents["random"]["unnecessary"].all()
 
 
 def test_a_killed_evaluation_goes_on(tmp_path: Path) -> None:
@@ -197,9 +205,7 @@ def test_the_cache_is_keyed_by_the_version_of_the_suite(tmp_path: Path) -> None:
     assert kept.read("another", np.array([4])) == {}
     scenario.prices.vm_vcpu_hour *= 1.01
     assert Cache(tmp_path, facts(scenario, "easy"), {}).read("agent", np.array([4])) == {}
-    assert (
-        Cache(tmp_path, facts(find_scenario("easy"), "easy"), {"ledger": True}).read("agent", np.array([4])) == {}
-    )
+    assert Cache(tmp_path, facts(find_scenario("easy"), "easy"), {"reward": 2}).read("agent", np.array([4])) == {}
     for file in tmp_path.rglob("*.npz"):
         file.write_bytes(file.read_bytes()[:100])  # damaged: as if it were not there
     assert kept.read("agent", np.array([3, 4])) == {}
