@@ -148,7 +148,7 @@ class GRPOSettings:
     group: int = 8  # replies per state
     micro_states: int | None = None  # states per forward pass; null = all of a step
     block: int = 8  # worlds that step together
-    blocks: int = 6  # of worlds per process
+    blocks: int = 24  # of worlds per process
     max_tokens: int = 6  # of a reply
     temperature: float = 1.0
     learning_rate: float = 1e-3
@@ -158,6 +158,7 @@ class GRPOSettings:
     max_grad_norm: float = 1.0
     entropy_coef: float = 1.5  # weight of the entropy of an action, at the start
     entropy_coef_final: float = 0.05  # ... and at the end; it falls by the same factor with every step
+    stride: int = 3  # ticks between two states of a world: neighbours are alike
     walk: Walk = Walk.likeliest
     wait: float = 0.8  # share of worlds in which nothing is done instead, at the start; 0 from half the steps on
     act_price: float = 5.0  # baseline ticks by which acting must pay, beyond its own costs
@@ -207,6 +208,7 @@ _GRPO_RANGES = {
     "max_grad_norm": POSITIVE,
     "entropy_coef": FACTOR,
     "entropy_coef_final": FACTOR,
+    "stride": COUNT,
     "wait": FRACTION,
     "act_price": FACTOR,
     "redraw": WHOLE,

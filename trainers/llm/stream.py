@@ -108,18 +108,22 @@ class Stream:
         return block
 
     def advance(self, block: Block, actions: np.ndarray) -> None:
-        """Play flat actions (size,) in the worlds of a block; whoever is through begins a new episode.
+        """Play flat actions (size,) in the worlds of a block, and then wait until the next state is due; worlds
+        that are through begin a new episode.
 
         In a share `wait` of the worlds nothing is done instead: a model that is still random would wreck them all.
         """
         if self.wait > 0.0:
             actions = np.where(th.rand(self.size).numpy() < self.wait, block.sim.noop, actions)
-        block.sim.step(actions)
-        for term in TERM_NAMES:
-            block.terms[term] += block.sim.state.worlds[f"reward_{term}"]
-        if block.sim.done.all():
-            self._remember(block)
-            self._reset(block)
+        for k in range(self.config.grpo.stride):
+            last = k == self.config.grpo.stride - 1
+            block.sim.step(actions if k == 0 else np.full(self.size, block.sim.noop), look=last)
+            for term in TERM_NAMES:
+                block.terms[term] += block.sim.state.worlds[f"reward_{term}"]
+            if block.sim.done.all():
+                self._remember(block)
+                self._reset(block)
+                return
 
     def _remember(self, block: Block) -> None:
         w = block.sim.state.worlds
