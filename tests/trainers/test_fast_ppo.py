@@ -124,8 +124,11 @@ def run_head(data: dict[str, Any], logits: np.ndarray, values: np.ndarray) -> tu
 
 
 def relative(a: np.ndarray, b: np.ndarray) -> float:
-    """Error of a mean over m rows against the reference in float64. A row of the loss has the size of its advantage,
-    about 1; where a gradient cancels to less, float32 keeps its rounding of 1, so none counts as smaller than that."""
+    """Error of a mean over m rows against the reference in float64.
+
+    A row of the loss has the size of its advantage, about 1. Where a gradient cancels to less, float32 keeps its
+    rounding of 1, so none counts as smaller than that.
+    """
     return float(np.linalg.norm(a - b) / max(np.linalg.norm(b), 1.0 / np.sqrt(len(b))))
 
 
