@@ -77,6 +77,9 @@ class LanguageModel:
 
 def save(language: LanguageModel, folder: Path) -> None:
     """Write model, tokenizer and description into a folder."""
+    from transformers.utils import logging
+
+    logging.disable_progress_bar()  # it would write over the trainer's own
     language.model.save_pretrained(folder)
     language.tokenizer.save_pretrained(folder)
     (folder / DESCRIPTION).write_text(json.dumps(asdict(language.facts), indent=2) + "\n")

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import torch as th
+import transformers
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 from transformers import (
     PreTrainedTokenizerFast,
@@ -63,6 +64,7 @@ def save_small(kind: str, folder: Path, *, template: bool = True, **changes: Any
         if kind == "qwen3"
         else Qwen2ForCausalLM(Qwen2Config(**sizes))
     )
+    transformers.utils.logging.disable_progress_bar()  # its bar would be taken for the trainer's output
     model.save_pretrained(folder)
     words.save_pretrained(folder)
     return folder
