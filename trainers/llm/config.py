@@ -107,7 +107,7 @@ class ModelConfig:
 class WarmStartConfig:
     """Before GRPO the model learns to answer at all: every admissible action equally likely."""
 
-    states: float = 20_000  # 0 = none
+    states: float = 16_000  # 0 = none
     batch: int = 16  # states per gradient step
     learning_rate: float = 2e-3
     runbook_share: float = 0.0  # of the target that is the hand-written runbook's action instead of a uniform one
@@ -143,7 +143,7 @@ class GRPOSettings:
     """The algorithm."""
 
     estimator: Estimator = Estimator.exact
-    steps: float = 1800  # gradient steps
+    steps: float = 1400  # gradient steps
     states: int = 32  # per gradient step and process
     group: int = 8  # replies per state
     micro_states: int | None = None  # states per forward pass; null = all of a step
@@ -151,12 +151,12 @@ class GRPOSettings:
     blocks: int = 24  # of worlds per process
     max_tokens: int = 6  # of a reply
     temperature: float = 1.0
-    learning_rate: float = 1e-3
+    learning_rate: float = 2e-3
     learning_rate_final_fraction: float = 0.1
     warmup: int = 10  # steps until the learning rate is full
     weight_decay: float = 0.0
     max_grad_norm: float = 1.0
-    entropy_coef: float = 1.5  # weight of the entropy of an action, at the start
+    entropy_coef: float = 1.0  # weight of the entropy of an action, at the start
     entropy_coef_final: float = 0.05  # ... and at the end; it falls by the same factor with every step
     stride: int = 3  # ticks between two states of a world: neighbours are alike
     walk: Walk = Walk.likeliest
