@@ -1,7 +1,8 @@
 """Play the benchmark on every suite and write docs/leaderboard.md and docs/leaderboard.json.
 
-    python scripts/leaderboard.py                                           baselines and planners, public worlds
-    python scripts/leaderboard.py --add ppo:runs/ppo/<a> ppo:runs/ppo/<b>   ... and other agents, on every suite
+    python scripts/leaderboard.py                                           every suite, public worlds
+    python scripts/leaderboard.py --planners easy medium                    greedy and MPC, which take hours, there only
+    python scripts/leaderboard.py --add ppo:runs/ppo/<a> ppo:runs/ppo/<b>   other agents too, on every suite
     python scripts/leaderboard.py --suites easy medium --agents baselines --worlds 20000-20019 --out /tmp/try
 
 What was played before is taken from the cache below runs/eval, so that adding an agent plays that agent only.
@@ -27,7 +28,8 @@ from evaluation.suites import suite_names
 from evaluation.terminal import notes, tied_regret
 
 DOCS = Path(__file__).resolve().parents[1] / "docs"
-AGENTS = ["baselines", "round-robin", "analyze-all", "resize-up-all", "planners"]
+AGENTS = ["oracle", "baselines", "round-robin", "analyze-all", "resize-up-all"]
+PLANNERS = ["greedy", "mpc"]
 
 
 def interval(value: Interval | None, digits: int, factor: float = 1.0) -> str:
@@ -129,14 +131,16 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--suites", nargs="+", default=suite_names(), help="default: all that ship")
     parser.add_argument("--agents", nargs="+", default=AGENTS, help=f"default: {' '.join(AGENTS)}")
+    parser.add_argument("--planners", nargs="*", help="suites on which greedy and MPC play too; default: all")
     parser.add_argument("--add", nargs="+", default=[], help="more agents, such as ppo:<run>")
     parser.add_argument("--worlds", default="public", help="public, validation, or a range of seeds")
     parser.add_argument("--workers", type=int, help="processes; default: one per core")
     parser.add_argument("--out", type=Path, default=DOCS / "leaderboard", help="path without extension")
     args = parser.parse_args(argv)
-    agents = ",".join(f"'{spec}'" for spec in [*args.agents, *args.add])
     sections, records = [], []
     for name in args.suites:
+        planners = PLANNERS if name in (args.suites if args.planners is None else args.planners) else []
+        agents = ",".join(f"'{spec}'" for spec in [*args.agents, *planners, *args.add])
         workers = "null" if args.workers is None else args.workers
         config = compose(
             "eval", [f"suite={name}", f"agents=[{agents}]", f"seeds={args.worlds}", f"workers={workers}"]
