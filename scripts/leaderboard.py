@@ -1,7 +1,7 @@
 """Play the benchmark on every suite and write docs/leaderboard.md and docs/leaderboard.json.
 
     python scripts/leaderboard.py                                           every suite, public worlds
-    python scripts/leaderboard.py --planners easy medium                    greedy and MPC, which take hours, there only
+    python scripts/leaderboard.py --planners easy medium                    greedy and MPC (hours) on these only
     python scripts/leaderboard.py --add ppo:runs/ppo/<a> ppo:runs/ppo/<b>   other agents too, on every suite
     python scripts/leaderboard.py --suites easy medium --agents baselines --worlds 20000-20019 --out /tmp/try
 
