@@ -59,7 +59,8 @@ def save_checkpoint(
             "last_world_entropy": trainer._last_world_entropy,
         }
         save_json(folder / "trainer.json", state)
-        np.savez(folder / "worlds.npz", **stream.get_state())
+        arrays: dict[str, Any] = stream.get_state()
+        np.savez(folder / "worlds.npz", **arrays)
         save_json(folder / "recent.json", {"episodes": stream.results, "constants": meter.constants})
         (folder / "progress.json").write_text(json.dumps(asdict(progress)))
         (folder / "rng.json").write_text(rng_state(torch=torch_state.getvalue()))

@@ -34,9 +34,7 @@ class Batch(NamedTuple):
     prompt_ids: list[list[int]]  # (N,)
     completion_ids: list[list[int]]  # (K,)
     rewards: list[float]  # (K,) what the scorer says
-    surprises: list[
-        float
-    ]  # (K,) -log pi of replies that are admissible actions, else 0: their mean is the entropy
+    surprises: list[float]  # (K,) -log pi of admissible actions, else 0: their mean is the entropy
 
 
 Source = Callable[["StepGRPOTrainer", int], Batch]
@@ -53,12 +51,12 @@ def no_data() -> IterableDataset:
     return IterableDataset.from_generator(rows)
 
 
-def score(measured_score: list[float], **_: Any) -> list[float]:
+def score(*, measured_score: list[float], **_: Any) -> list[float]:
     """TRL's first reward function: rewards were measured when the group was drawn."""
     return measured_score
 
 
-def surprise(measured_surprise: list[float], **_: Any) -> list[float]:
+def surprise(*, measured_surprise: list[float], **_: Any) -> list[float]:
     """The second one, whose weight is the entropy coefficient: maximum-entropy RL as a reward.
 
     Unlike the entropy of tokens, it does not pay for text that is no action.
@@ -73,6 +71,8 @@ class StepGRPOTrainer(GRPOTrainer):
         source: draws, samples and scores the groups of a step; None leaves TRL's rows alone (for tests).
         shared: compute the prompt of a group once; False: TRL's own methods.
     """
+
+    _buffered_inputs: Any  # TRL's: the slices of a step
 
     def __init__(self, *, source: Source | None, shared: bool, args: GRPOConfig, **kwargs: Any) -> None:
         self.source = source

@@ -9,6 +9,7 @@ is: a state.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -18,7 +19,7 @@ from trl.trainer.utils import split_tensor_dict
 from cloudrl.actions import N_OPS
 from evaluation.agents.lm_sampling import pad_left
 from trainers.llm.engine import StepGRPOTrainer
-from trainers.llm.groups import ExactBatch, ExactSource
+from trainers.llm.groups import ExactBatch
 from trainers.llm.meter import Meter
 from trainers.llm.trie import Trie, action_logps
 
@@ -37,7 +38,7 @@ class ExactGRPOTrainer(StepGRPOTrainer):
     def __init__(
         self,
         *,
-        exact: ExactSource,
+        exact: Callable[[Any, int], ExactBatch],
         tries: list[Trie],
         floor: float,
         forced_coef: float,
