@@ -1,0 +1,13 @@
+"""Memory."""
+
+from __future__ import annotations
+
+import gradio as gr
+
+from evaluation.dashboard.folders import Folders
+
+
+def build(folders: Folders) -> None:
+    """Lay out the tab."""
+    with gr.Tab("Memory", id="memory"):
+        gr.Markdown("Not here yet.")

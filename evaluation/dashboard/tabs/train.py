@@ -1,0 +1,13 @@
+"""Train."""
+
+from __future__ import annotations
+
+import gradio as gr
+
+from evaluation.dashboard.folders import Folders
+
+
+def build(folders: Folders) -> None:
+    """Lay out the tab."""
+    with gr.Tab("Train", id="train"):
+        gr.Markdown("Not here yet.")
