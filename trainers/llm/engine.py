@@ -81,7 +81,8 @@ class StepGRPOTrainer(GRPOTrainer):
         if source is not None:
             kwargs["rollout_func"] = _hand_over
             kwargs.setdefault("train_dataset", no_data())
-            kwargs.setdefault("reward_funcs", [score, surprise])
+            functions: list[Any] = [score, surprise]
+            kwargs.setdefault("reward_funcs", functions)
         super().__init__(args=args, **kwargs)
 
     # ------------------------------------------------------------------ states
