@@ -14,6 +14,7 @@ from cloudrl.safety.config import SafetyMode
 from cloudrl.safety.layer import Verdict
 from cloudrl.types import VERDICT_NAMES
 from envs.cloudops.facts import N_TICK_KEYS, TICK_KEYS, facts_view, metrics
+from envs.cloudops.history import History
 from envs.cloudops.options import (
     MemoryLike,
     RewardLike,
@@ -79,7 +80,8 @@ class CloudOpsEnv(gymnasium.Env[np.ndarray, np.int64]):
         memory: immune memory: None (off), True, MemoryConfig, a saved file, or an ImmuneMemory to share.
         split: where worlds are drawn from: "train", "validation" or "test".
         n_slots: pad worlds to this many resources (default: scenario.slots).
-        render_mode: "ansi" or None.
+        render_mode: "ansi" (text), "rgb_array" (a picture, (600, 960, 3) uint8: services, gauges and the day so
+            far; what gymnasium's RecordVideo films) or None.
         render_truth: `render` also shows what the agent cannot see.
 
     `reset(seed=s)` seeds the draw of worlds: the same seed gives the same sequence of worlds, and every further
@@ -97,7 +99,7 @@ class CloudOpsEnv(gymnasium.Env[np.ndarray, np.int64]):
         >>> print(env.render())  # doctest: +SKIP
     """
 
-    metadata = {"render_modes": ["ansi"], "render_fps": 4}
+    metadata = {"render_modes": ["ansi", "rgb_array"], "render_fps": 4}
 
     def __init__(
         self,
@@ -112,7 +114,9 @@ class CloudOpsEnv(gymnasium.Env[np.ndarray, np.int64]):
         render_truth: bool = False,
     ) -> None:
         if render_mode is not None and render_mode not in self.metadata["render_modes"]:
-            raise ValueError(f"no render mode {render_mode!r}; there is ansi")
+            raise ValueError(
+                f"no render mode {render_mode!r}; there are {' and '.join(self.metadata['render_modes'])}"
+            )
         self.render_mode = render_mode
         self.render_truth = render_truth
         self.split = split
@@ -124,6 +128,7 @@ class CloudOpsEnv(gymnasium.Env[np.ndarray, np.int64]):
         self._action = np.zeros(1, np.int64)
         self._running = False
         self._last: tuple[int, Verdict | None] | None = None
+        self._history = History() if render_mode == "rgb_array" else None
         self._connect()
 
     def _connect(self) -> None:
@@ -152,6 +157,7 @@ class CloudOpsEnv(gymnasium.Env[np.ndarray, np.int64]):
         self.simulator.reset(world_seed)
         self._running = True
         self._last = None
+        self._history = History() if self.render_mode == "rgb_array" else None
         return self._observation.copy(), {"action_mask": self._mask_int8.copy(), "world_seed": world_seed}
 
     def step(self, action: int | np.int64) -> tuple[np.ndarray, float, bool, bool, dict[str, Any]]:
@@ -170,6 +176,8 @@ class CloudOpsEnv(gymnasium.Env[np.ndarray, np.int64]):
             self._tick(*self._arguments)
         else:
             simulator.step(self._action)
+        if self._history is not None:
+            self._history.note(simulator, 0, index)
 
         facts = self._facts.item()
         info: dict[str, Any] = dict(zip(TICK_KEYS, facts))
@@ -193,13 +201,17 @@ class CloudOpsEnv(gymnasium.Env[np.ndarray, np.int64]):
         return self._mask.copy()
 
     # ------------------------------------------------------------------ look
-    def render(self) -> str | None:  # type: ignore[override]
-        """The world as a table, in render_mode "ansi"."""
+    def render(self) -> str | np.ndarray | None:  # type: ignore[override]
+        """The world as a table ("ansi") or as a picture ("rgb_array")."""
         if self.render_mode is None:
-            gymnasium.logger.warn('render() needs gym.make(..., render_mode="ansi")')
+            gymnasium.logger.warn('render() needs gym.make(..., render_mode="ansi") or "rgb_array"')
             return None
         last = LastAction(*self._last) if self._last is not None else None
-        return render_world(self.simulator, 0, last=last, truth=self.render_truth)
+        if self._history is None:
+            return render_world(self.simulator, 0, last=last, truth=self.render_truth)
+        from envs.cloudops.render_rgb import render_rgb
+
+        return render_rgb(self.simulator, 0, history=self._history, last=last, truth=self.render_truth)
 
     # ------------------------------------------------------------------ copies
     def __getstate__(self) -> dict[str, Any]:

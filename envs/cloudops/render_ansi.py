@@ -44,7 +44,8 @@ def render_world(
     rows = [_cells(simulator, world, i, truth) for i in range(int(w["n_resources"]))]
     names = names_of(simulator, world)
     table = _table([[shorten(name), *row] for name, row in zip(names, rows, strict=True)])
-    lines = [*_header(simulator, world), "", *table, "", *_action(simulator, w, names, last)]
+    action = textwrap.wrap(last_action(simulator, world, last), _WIDTH, subsequent_indent=" " * 13)
+    lines = [*_header(simulator, world), "", *table, "", *action]
     lines.append(_LEGEND + (" · * hidden from agents" if truth else ""))
     if color:
         lines = [_paint(line) for line in lines]
@@ -222,25 +223,27 @@ def _table(rows: list[list[str]]) -> list[str]:
 
 
 # ---------------------------------------------------------------- last action
-def _action(simulator: Simulator, w: Any, names: list[str], last: LastAction | None) -> list[str]:
+def last_action(simulator: Simulator, world: int, last: LastAction | None = None) -> str:
+    """The action of the last tick in a line: what was asked for, the verdict with its reason, and what ran."""
+    w: Any = simulator.state.worlds[world]
     if w["tick"] == 0:
-        return ["last action: none yet"]
+        return "last action: none yet"
     code = int(w["verdict"])
     index = last.action if last is not None else int(w["executed"])
     if last is None and code != 0 and index == simulator.noop:  # what was asked for is not in the state
-        return [f"last action: {VERDICT_NAMES[code]}; NOOP ran instead"]
-    text = f"last action: {_describe(index, simulator, names)}"
+        return f"last action: {VERDICT_NAMES[code]}; NOOP ran instead"
+    text = f"last action: {describe(index, simulator, names_of(simulator, world))}"
     if code == 0:
-        return [text]
+        return text
     text += f", {VERDICT_NAMES[code]}"
     if last is not None and last.verdict is not None and last.verdict.code == code:
         rules = f" by {', '.join(last.verdict.rules)}" if last.verdict.rules else ""
         text += f"{rules}: {last.verdict.reason}"
-    text += "" if int(w["executed"]) == index else "; NOOP ran instead"
-    return textwrap.wrap(text, _WIDTH, subsequent_indent=" " * 13)
+    return text + ("" if int(w["executed"]) == index else "; NOOP ran instead")
 
 
-def _describe(index: int, simulator: Simulator, names: list[str]) -> str:
+def describe(index: int, simulator: Simulator, names: list[str]) -> str:
+    """A flat action in words."""
     if not 0 <= index <= simulator.noop:
         return f"{index} (no such action)"
     action = Action.from_index(index, simulator.n_slots)
