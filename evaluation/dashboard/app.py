@@ -5,17 +5,28 @@ from __future__ import annotations
 import gradio as gr
 
 from evaluation.dashboard.folders import Folders
+from evaluation.dashboard.jobs import Jobs
 from evaluation.dashboard.tabs import cloudenv, compare, episode, evaluate, memory, monitor, train
 
-TABS = (train, monitor, evaluate, compare, episode, memory, cloudenv)
-"""Modules with `build(folders)`, which lays out one `gr.Tab`; in the order of the page."""
+HEADING = "# Cloud-RL\nAgents that operate a simulated cloud: train, compare, look inside."
 
 
-def make_app(folders: Folders) -> gr.Blocks:
-    """The whole page over the runs in `folders`. Nothing is served yet (see server.py)."""
+def make_app(folders: Folders, jobs: Jobs | None = None) -> gr.Blocks:
+    """The whole page over the runs in `folders`. Nothing is served yet (see server.py).
+
+    Each tab has `build`, which lays out one `gr.Tab` and listens to it.
+    """
+    jobs = jobs or Jobs()
     with gr.Blocks(title="Cloud-RL", analytics_enabled=False, fill_width=True) as app:
-        gr.Markdown("# Cloud-RL", elem_id="title")
+        gr.Markdown(
+            "# Cloud-RL\nAgents that operate a simulated cloud: train, compare, look inside.", elem_id="head"
+        )
         with gr.Tabs():
-            for tab in TABS:
-                tab.build(folders)
+            train.build(folders, jobs)
+            monitor.build(folders)
+            evaluate.build(folders, jobs)
+            compare.build(folders)
+            episode.build(folders)
+            memory.build(folders)
+            cloudenv.build(folders)
     return app

@@ -1,36 +1,106 @@
-"""Serving the page: its own small FastAPI application around Gradio, on one address, until Ctrl-C."""
+"""Serving the page: a small FastAPI application around Gradio, on one address, until Ctrl-C.
+
+The page asks no other machine for anything, and is told so (Content-Security-Policy). Reports of evaluations are
+served from inside the runs folder only, and as documents that may run no script.
+"""
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import errno
+import ipaddress
+import os
 import socket
 import sys
+from collections.abc import AsyncIterator
 
 import fastapi
 import gradio as gr
 import uvicorn
+from fastapi.responses import HTMLResponse, PlainTextResponse
+from starlette.datastructures import MutableHeaders
+from starlette.middleware.trustedhost import TrustedHostMiddleware
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from cloudrl.errors import UserError
 from evaluation.dashboard.app import make_app
 from evaluation.dashboard.folders import Folders
-from evaluation.dashboard.look import CSS, theme
+from evaluation.dashboard.jobs import Jobs
+from evaluation.dashboard.look import HEAD, theme
+from evaluation.dashboard.records import run_folder
+
+PAGE_POLICY = (
+    "default-src 'self'; script-src 'self' 'unsafe-inline' 'unsafe-eval'; style-src 'self' 'unsafe-inline'; "
+    "img-src 'self' data: blob:; font-src 'self' data:; connect-src 'self'; worker-src 'self' blob:; "
+    "frame-ancestors 'self'; form-action 'self'; base-uri 'self'"
+)
+REPORT_POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:; frame-ancestors 'self'; sandbox"
 
 
-def make_server(folders: Folders) -> fastapi.FastAPI:
-    """The application that a server runs."""
-    outer = fastapi.FastAPI(openapi_url=None)
+def make_server(folders: Folders, jobs: Jobs | None = None, hosts: list[str] | None = None) -> fastapi.FastAPI:
+    """The application that a server runs. Its jobs end with it. `hosts`: the names it answers to; None = any."""
+    jobs = jobs or Jobs()
+
+    @contextlib.asynccontextmanager
+    async def life(app: fastapi.FastAPI) -> AsyncIterator[None]:
+        yield
+        await asyncio.to_thread(jobs.close, say=lambda text: print(f"\n{text}", file=sys.stderr, flush=True))
+
+    outer = fastapi.FastAPI(openapi_url=None, lifespan=life)
+    if hosts is not None:  # a page of somebody else may not reach this server under a name of its own
+        outer.add_middleware(TrustedHostMiddleware, allowed_hosts=hosts)
+    outer.add_middleware(_Policy)
+
+    @outer.get("/report/{name:path}", include_in_schema=False)
+    def report(name: str) -> fastapi.Response:
+        """report.html of an evaluation inside the runs folder."""
+        headers = {"Content-Security-Policy": REPORT_POLICY, "Cache-Control": "no-store"}
+        try:
+            file = folders.inside(run_folder(folders, name) / "report.html")
+            return HTMLResponse(file.read_text(), headers=headers)
+        except (UserError, OSError, UnicodeDecodeError):
+            text = "No report here: outside the runs folder, deleted, or made with report=false."
+            return PlainTextResponse(text, 404, headers=headers)
+
     return gr.mount_gradio_app(
-        outer, make_app(folders), path="/", theme=theme(), css=CSS, footer_links=[], run_history=False,
-        ssr_mode=False, pwa=False, mcp_server=False, enable_monitoring=False,
+        outer, make_app(folders, jobs), path="/", theme=theme(), head=HEAD, footer_links=[], run_history=False,
+        ssr_mode=False, pwa=False, mcp_server=False, enable_monitoring=False, show_error=True,
     )  # fmt: skip
+
+
+class _Policy:
+    """Says with every answer that has no policy of its own what the page may load: nothing from elsewhere."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self.app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        async def answer(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                headers = MutableHeaders(scope=message)
+                headers.setdefault("Content-Security-Policy", PAGE_POLICY)
+                headers.setdefault("X-Content-Type-Options", "nosniff")
+                headers.setdefault("Referrer-Policy", "no-referrer")
+            await send(message)
+
+        await self.app(scope, receive, answer if scope["type"] == "http" else send)
 
 
 def serve(folders: Folders, host: str, port: int) -> None:
     """Serve until Ctrl-C. Raises UserError when the address cannot be had."""
+    os.environ["GRADIO_ANALYTICS_ENABLED"] = "False"
     listener = _listen(host, port)
-    application = make_server(folders)
-    print(f"dashboard   http://{host}:{listener.getsockname()[1]}   (Ctrl-C ends it)", file=sys.stderr, flush=True)
-    uvicorn.Server(uvicorn.Config(application, log_level="warning")).run(sockets=[listener])
+    alone = _is_loopback(listener)
+    application = make_server(folders, hosts=["127.0.0.1", "localhost", "[::1]", "::1", host] if alone else None)
+    if not alone:
+        print(f"note: whoever reaches {host} can start programs through this page", file=sys.stderr)
+    place = f"[{host}]" if ":" in host else host
+    address = f"http://{place}:{listener.getsockname()[1]}"
+    print(f"dashboard   {address}   (Ctrl-C ends it)", file=sys.stderr, flush=True)
+    config = uvicorn.Config(application, log_level="warning", timeout_graceful_shutdown=2)
+    with contextlib.suppress(KeyboardInterrupt):
+        uvicorn.Server(config).run(sockets=[listener])
 
 
 def _listen(host: str, port: int) -> socket.socket:
@@ -39,6 +109,7 @@ def _listen(host: str, port: int) -> socket.socket:
         listener = socket.socket(family)
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listener.bind((host, port))
+        listener.listen(128)  # now a second dashboard finds the port taken
         return listener
     except OSError as error:
         if error.errno == errno.EADDRINUSE:
@@ -46,3 +117,7 @@ def _listen(host: str, port: int) -> socket.socket:
         raise UserError(f"cannot listen on {host}, port {port}: {error.strerror or error}") from None
     except OverflowError:
         raise UserError(f"--port {port}: ports are 0 to 65535") from None
+
+
+def _is_loopback(listener: socket.socket) -> bool:
+    return ipaddress.ip_address(listener.getsockname()[0]).is_loopback
