@@ -86,7 +86,7 @@ class ModelConfig:
     allowed: bool = True  # the prompt says what the safety layer allows now
     thinks: bool = False  # replies may open with a <think> block
     template: dict[str, Any] = field(default_factory=dict)  # options of the chat template
-    dtype: Dtype = Dtype.float32
+    dtype: Dtype = Dtype.float32  # what it computes in; weights that are trained stay float32
     lora: LoraConfig = field(default_factory=LoraConfig)
     width: int = 64  # of the tiny model
     layers: int = 2

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -13,6 +14,7 @@ from evaluation.agents.llm_agent import BLOCK, CheckpointAgent
 from evaluation.agents.lm_files import LanguageModel
 from evaluation.rollout import Episodes, play_episodes
 from trainers.llm.config import GRPOConfig
+from trainers.llm.precision import for_play
 
 TUNING_START = VALIDATION_SEEDS.start + 5_000
 """Worlds on which checkpoints are compared; the final table uses others."""
@@ -42,8 +44,9 @@ class Judge:
         """Sampled (`temperature` > 0) or likeliest replies."""
         training = language.model.training
         language.model.eval()
+        player = replace(language, model=for_play(self.config.model, language.model))
         agent = CheckpointAgent.of(
-            language, self.scenario, self.scenario.slots, temperature=temperature,
+            player, self.scenario, self.scenario.slots, temperature=temperature,
             actions=self.config.safety.actions, block=min(BLOCK, len(self.seeds)),
         )  # fmt: skip
         episodes = self.play(agent)

@@ -17,6 +17,7 @@ from evaluation.agents.lm_files import LanguageFacts, LanguageModel
 from evaluation.agents.tiny_lm import make_model, make_tokenizer
 from trainers.llm import smollm2
 from trainers.llm.config import GRPOConfig, Kind, ModelConfig
+from trainers.llm.precision import weights_dtype
 
 
 def make_language(config: GRPOConfig, scenario: Scenario) -> LanguageModel:
@@ -84,10 +85,9 @@ def pretrained(path: str, wanted: ModelConfig) -> tuple[Any, Any]:
     from transformers.utils import logging
 
     logging.disable_progress_bar()
-    dtype = getattr(th, wanted.dtype.value)
     try:
         tokenizer = AutoTokenizer.from_pretrained(path, padding_side="left")
-        model = AutoModelForCausalLM.from_pretrained(path, dtype=dtype, use_safetensors=True)
+        model = AutoModelForCausalLM.from_pretrained(path, dtype=weights_dtype(wanted), use_safetensors=True)
     except (OSError, ValueError, ImportError, RuntimeError, SafetensorError) as error:
         raise UserError(_explain(path, error)) from error
     if tokenizer.chat_template is None and wanted.style != "words":

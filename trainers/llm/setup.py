@@ -185,7 +185,7 @@ def arguments(config: GRPOConfig, run: Run, device: str) -> TRLConfig:
     """TRL's arguments. Raises UserError for what TRL refuses."""
     grpo, trl = config.grpo, config.trl
     micro = grpo.micro_states or grpo.states
-    bf16 = config.model.dtype is Dtype.bfloat16 and device == "cuda"
+    bf16 = config.model.dtype is Dtype.bfloat16
     chosen: dict[str, Any] = {
         "output_dir": str(run.path),  # TRL itself writes nothing there
         "max_steps": int(grpo.steps),

@@ -10,7 +10,6 @@ The whole distribution is the target, by the trie of all actions: one forward pa
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 import torch as th
@@ -25,6 +24,7 @@ from evaluation.agents.lm_prompts import prompts_of
 from evaluation.agents.lm_sampling import pad_left
 from evaluation.agents.tiny_lm import action_tokens
 from trainers.llm.config import GRPOConfig
+from trainers.llm.precision import autocast, mask_dtype
 from trainers.llm.trie import Trie, action_logps
 
 _TRIES = 16
@@ -82,8 +82,9 @@ def warm_start(language: LanguageModel, config: GRPOConfig, scenario: Scenario, 
             chosen = book.act(sim.observations, sim.masks, sim.state.worlds["key"], 0)
         target = th.from_numpy(targets(sim.masks, present, chosen, settings.runbook_share)).float().to(device)
         logps, forced = action_logps(
-            model, tries[step % len(tries)], ids.to(device), mask.to(device), 1.0, _dtype(model)
-        )
+            model, tries[step % len(tries)], ids.to(device), mask.to(device), 1.0, mask_dtype(config.model),
+            lambda: autocast(config.model, model),
+        )  # fmt: skip
         fit = -(target * logps).sum(1).mean()
         loss = fit - forced.sum(1).mean()
         for group in optimizer.param_groups:
@@ -112,7 +113,3 @@ def random_play(masks: np.ndarray, rng: np.random.Generator) -> np.ndarray:
     """(B,) actions: a random admissible one in every other world, else NOOP: random acts alone wreck a world."""
     anything = np.argmax(np.where(masks, rng.random(masks.shape), -1.0), axis=1)
     return np.where(rng.random(len(masks)) < 0.15, anything, masks.shape[1] - 1)
-
-
-def _dtype(model: Any) -> th.dtype:
-    return next(p for p in model.parameters() if p.is_floating_point()).dtype
