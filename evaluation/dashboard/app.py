@@ -10,6 +10,8 @@ from evaluation.dashboard.tabs import cloudenv, compare, episode, evaluate, memo
 
 HEADING = "# Cloud-RL\nAgents that operate a simulated cloud: train, compare, look inside."
 
+HEADING = "# Cloud-RL\nAgents that operate a simulated cloud: train, compare, look inside."
+
 
 def make_app(folders: Folders, jobs: Jobs | None = None) -> gr.Blocks:
     """The whole page over the runs in `folders`. Nothing is served yet (see server.py).
@@ -18,10 +20,8 @@ def make_app(folders: Folders, jobs: Jobs | None = None) -> gr.Blocks:
     """
     jobs = jobs or Jobs()
     with gr.Blocks(title="Cloud-RL", analytics_enabled=False, fill_width=True) as app:
-        gr.Markdown(
-            "# Cloud-RL\nAgents that operate a simulated cloud: train, compare, look inside.", elem_id="head"
-        )
-        with gr.Tabs():
+        gr.Markdown(HEADING, elem_id="head")
+        with gr.Tabs(overflow_behavior="wrap"):
             train.build(folders, jobs)
             monitor.build(folders)
             evaluate.build(folders, jobs)

@@ -39,7 +39,10 @@ footer { display: none !important; }
 #head p { color: var(--body-text-color-subdued); margin: .1em 0 .3em; }
 .log textarea { font-family: var(--font-mono); font-size: .8rem; line-height: 1.45; }
 .command textarea { font-family: var(--font-mono); font-size: .85rem; }
-.crl { background: none; color: var(--ink); font-size: 1rem; line-height: 1.55; }
+.crl { background: none; color: var(--ink); font-size: 1rem; line-height: 1.55; width: 100%;
+  contain: inline-size; /* a wide table scrolls, and never widens the page */ }
+.dark button[role=tab].selected { color: #6fb1f5; }
+.crl h3 { font-weight: 600; }
 .crl .notice { border: 1px solid var(--hair); border-left: 3px solid var(--accent); border-radius: 8px;
   padding: .65em .9em; background: var(--card); color: var(--ink); max-width: none; margin: 0;
   overflow-wrap: anywhere; }
@@ -47,6 +50,9 @@ footer { display: none !important; }
 .crl .status { display: flex; flex-wrap: wrap; gap: .2em 1.2em; margin: 0; color: var(--soft); max-width: none; }
 .crl .status b { color: var(--ink); font-weight: 600; }
 .crl progress { width: 100%; height: 8px; accent-color: var(--accent); display: block; margin: .5em 0 0; }
+.crl h3:first-child { margin-top: .2em; }
+.crl .lead { font-size: 1rem; }
+.crl .verdicts { font-size: .92rem; }
 .crl .curves { display: grid; grid-template-columns: repeat(auto-fill, minmax(min(100%, 320px), 1fr));
   gap: 18px 22px; margin: .8em 0 0; }
 .crl .curve-panel { min-width: 0; }
@@ -117,6 +123,11 @@ def theme() -> gr.themes.Base:
         link_text_color="#0b5cad",
         link_text_color_dark="#6fb1f5",
     )  # fmt: skip
+
+
+def html(text: str = "") -> gr.HTML:
+    """A place for html of class `crl`, without the rules for prose that Gradio would lay over it."""
+    return gr.HTML(text, apply_default_css=False)
 
 
 def notice(text: str) -> str:

@@ -122,11 +122,11 @@ def pictures_html(summary: Summary) -> str:
     from evaluation.report import charts
     from evaluation.report.words import measure_name
 
-    what = measure_name(summary)
+    what = "reach a score" if measure_name(summary) == "score" else "save that many dollars"
     return (
         f'<div class="crl"><h3>Performance profiles</h3>{charts.profiles(summary)}'
-        f"<figcaption>Percent of the worlds that reach a {what} (to the right: better), with its 95 % band; in "
-        f"grey all other agents.</figcaption><h3>Bill by part</h3>{charts.bills(summary)}"
+        f"<figcaption>Percent of the worlds that {what}, with its 95 % band: the further up and to the right, the "
+        f"better. In grey all other agents.</figcaption><h3>Bill by part</h3>{charts.bills(summary)}"
         "<figcaption>Mean dollars per episode.</figcaption></div>"
     )
 

@@ -11,7 +11,7 @@ from cloudrl.errors import UserError
 from evaluation.dashboard import results
 from evaluation.dashboard.events import QUIET
 from evaluation.dashboard.folders import Folders
-from evaluation.dashboard.look import notice, problem
+from evaluation.dashboard.look import html, notice, problem
 
 NOTHING = "There is no evaluation in {runs} yet. Make one in the tab Evaluate, then compare its agents here."
 CHOOSE = "Choose evaluations of the same worlds above."
@@ -29,9 +29,9 @@ def build(folders: Folders) -> None:
                 [], label="Against", allow_custom_value=True, scale=1, min_width=200,
                 info="The agent that others are compared with.",
             )  # fmt: skip
-        verdicts = gr.HTML(notice(CHOOSE))
-        table = gr.HTML()
-        pictures = gr.HTML()
+        verdicts = html(notice(CHOOSE))
+        table = html()
+        pictures = html()
 
     view = _View(folders)
     outputs = [verdicts, table, pictures, against]

@@ -13,7 +13,7 @@ from evaluation.dashboard.agents import agent_choices
 from evaluation.dashboard.events import QUIET
 from evaluation.dashboard.folders import Folders
 from evaluation.dashboard.jobs import Job, Jobs
-from evaluation.dashboard.look import notice, problem
+from evaluation.dashboard.look import html, notice, problem
 
 NOTHING = "No evaluation yet. Choose a suite and agents and press Evaluate: table and report appear here."
 SEEDS = [
@@ -45,11 +45,11 @@ def build(folders: Folders, jobs: Jobs) -> None:
                 start = gr.Button("Evaluate", variant="primary")
             with gr.Column(scale=5, min_width=320):
                 job = gr.Dropdown([], label="Started here", visible=False, allow_custom_value=True)
-                status = gr.HTML()
+                status = html()
                 stop = gr.Button("Stop", variant="stop", interactive=False, visible=False)
                 run = gr.Dropdown([], label="Evaluation", allow_custom_value=True, visible=False)
-                table = gr.HTML(notice(NOTHING))
-        report = gr.HTML()
+                table = html(notice(NOTHING))
+        report = html()
         timer = gr.Timer(1.5, active=False)
 
     view = _View(folders, jobs)

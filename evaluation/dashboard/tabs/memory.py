@@ -11,7 +11,7 @@ import gradio as gr
 from cloudrl.errors import UserError
 from evaluation.dashboard.events import QUIET
 from evaluation.dashboard.folders import Folders
-from evaluation.dashboard.look import notice, problem
+from evaluation.dashboard.look import html, notice, problem
 from evaluation.dashboard.records import TRAINERS, find_runs, read_curves
 
 FILE = "memory.json"
@@ -37,7 +37,7 @@ def build(folders: Folders) -> None:
                 info="Of a checkpoint, or any memory file inside the runs folder.",
             )  # fmt: skip
             only = gr.Checkbox(False, label="Only what it vetoes", scale=1, min_width=200)
-        patterns = gr.HTML()
+        patterns = html()
 
     view = _View(folders)
     gr.on([tab.select], view.refresh, [file], [file], **QUIET).then(view.show, [file, only], [patterns], **QUIET)

@@ -12,7 +12,7 @@ from cloudrl.errors import UserError
 from evaluation.dashboard.curves import first_tags, panels
 from evaluation.dashboard.events import QUIET
 from evaluation.dashboard.folders import Folders
-from evaluation.dashboard.look import notice, problem
+from evaluation.dashboard.look import html, notice, problem
 from evaluation.dashboard.records import TRAINERS, Curve, describe, find_runs, read_curves
 
 NOTHING = (
@@ -39,8 +39,8 @@ def build(folders: Folders) -> None:
             with gr.Column(scale=2, min_width=220):
                 smoothing = gr.Slider(0, 0.99, value=0.0, step=0.01, label="Smoothing")
                 live = gr.Checkbox(True, label="Live: read again every two seconds")
-        curves = gr.HTML(notice(CHOOSE))
-        details = gr.HTML()
+        curves = html(notice(CHOOSE))
+        details = html()
         timer = gr.Timer(2.0, active=False)
         seen = gr.State(None)  # what this browser shows now
 
@@ -72,8 +72,8 @@ class _View:
         """Curves of the chosen runs, the tags that they have, and what is shown now; nothing where that is all."""
         names = list(chosen or [])[:MOST_RUNS]
         if not names:
-            text = CHOOSE if find_runs(self.folders, TRAINERS) else NOTHING.format(runs=self.folders.runs)
-            return notice(text), gr.skip(), None
+            empty = not find_runs(self.folders, TRAINERS)
+            return notice(NOTHING.format(runs=self.folders.runs) if empty else CHOOSE), gr.skip(), None
         found: dict[str, dict[str, Curve]] = {}
         problems = []
         for name in names:
@@ -83,10 +83,10 @@ class _View:
                 problems.append(problem(str(error)))
         known = list(dict.fromkeys(tag for curves in found.values() for tag in sorted(curves)))
         wanted = [tag for tag in tags or [] if tag in known] or first_tags(known)
-        html = "".join(problems) + (panels(found, wanted, min(max(float(smoothing), 0.0), 0.99)) if found else "")
-        if html == seen:
+        text = "".join(problems) + (panels(found, wanted, min(max(float(smoothing), 0.0), 0.99)) if found else "")
+        if text == seen:
             return gr.skip(), gr.skip(), gr.skip()
-        return html, gr.Dropdown(known), html
+        return text, gr.Dropdown(known), text
 
     def details(self, chosen: Sequence[str] | None) -> str:
         """Command and settings of each chosen run, folded up."""

@@ -12,7 +12,7 @@ from evaluation.dashboard.curves import first_tags, panels
 from evaluation.dashboard.events import QUIET
 from evaluation.dashboard.folders import Folders
 from evaluation.dashboard.jobs import Job, Jobs
-from evaluation.dashboard.look import notice, problem
+from evaluation.dashboard.look import html, notice, problem
 from evaluation.dashboard.records import TRAINERS, Curve, find_runs, read_curves, read_record, run_folder
 
 START = "No training was started here yet. Choose what to train and press Start: its curves appear here."
@@ -44,9 +44,9 @@ def build(folders: Folders, jobs: Jobs) -> None:
                     resume = gr.Button("Resume")
             with gr.Column(scale=5, min_width=320):
                 job = gr.Dropdown([], label="Started here", visible=False, allow_custom_value=True)
-                status = gr.HTML(notice(START))
+                status = html(notice(START))
                 stop = gr.Button("Stop", variant="stop", interactive=False, visible=False)
-                curves = gr.HTML()
+                curves = html()
                 log = gr.Textbox(
                     label="Log", lines=8, max_lines=16, interactive=False, elem_classes="log", visible=False
                 )
