@@ -445,6 +445,14 @@ BANK = (
         "elasticache:group_1 CACHE_NO_BACKUPS",
     ),
     _entry(
+        "medium-cache-in-clear",
+        "sessions",
+        57,
+        "Read along",
+        "Whoever listens on the network reads along what is asked of the cache. It may be emptied: sessions begin anew.",
+        "elasticache:group_1 CACHE_PLAIN_TRAFFIC",
+    ),
+    _entry(
         "medium-one-zone",
         "database",
         46,

@@ -1,8 +1,9 @@
-"""Write the task bank (tasks/*.json) and the scenarios (docs/api/Pipeline Tests/*.md).
+"""Write the task bank (tasks/*.json), the scenarios (docs/api/Pipeline Tests/*.md) and the list of faults
+(docs/faults.md).
 
     python scripts/make_tasks.py
 
-The scenarios are recorded from real episodes. A test compares both with what stands in the repository.
+The scenarios are recorded from real episodes. A test compares all with what stands in the repository.
 """
 
 from __future__ import annotations
@@ -19,9 +20,12 @@ from cloudenv.server.managers.episode import Episode
 from cloudenv.server.managers.graph import parse_graph
 from cloudenv.server.managers.task import Task
 from cloudenv.server.managers.templates import TEMPLATES, Names
+from cloudenv.server.providers.aws.controls import CONTROLS
+from cloudenv.server.providers.aws.registry import SERVICES
 
 ROOT = Path(__file__).resolve().parents[1]
 TASKS, SCENARIOS = ROOT / "tasks", ROOT / "docs" / "api" / "Pipeline Tests"
+FAULTS = ROOT / "docs" / "faults.md"
 
 LEAVE = (
     "Find what is broken in the state of the pipeline, and repair it with AWS API calls. Leave the rest as it is."
@@ -90,7 +94,6 @@ def scenario_of(task: Task) -> str:
             "ideal_pipeline": task.ideal,
         }
         text = "The pipeline. It comes with CloudEnv, so this step may be left out."
-        text = "The pipeline. It comes with CloudEnv, so this step may be left out."
         lines += _block("POST /api/pipelines", create, text)
         names = {"task_id": task.id, "episode_id": f"{task.id}-episode"}
         start = {"service": "internal", "operation": "InitializeEnvironment", "payload": {}, **names}
@@ -109,9 +112,38 @@ def _block(title: str, body: dict[str, Any], text: str) -> list[str]:
     return [f"## {title}", "", text, "", "```json", json.dumps(body, indent=2), "```", ""]
 
 
+def fault_list() -> str:
+    """Every fault by service, and the titles of the controls that they go against."""
+    faults = [(t, p, f) for s in SERVICES.values() for t in s.types for p in t.properties for f in p.faults]
+    lines = [
+        "# Faults",
+        "",
+        f"{len(faults)} faults, from the descriptions of the services (written by `scripts/make_tasks.py`).",
+        "The ids of controls are public ones, except WIRING.n: these are CloudEnv's own, for what no catalogue",
+        "lists, a pipeline that is safe and does not work. Sources: `server/providers/aws/controls.py`.",
+        "The level is the least of a generated task that has the fault.",
+    ]
+    for service in SERVICES.values():
+        lines += [
+            "",
+            f"## {service.name}",
+            "",
+            "| fault | what is wrong | where | level | controls |",
+            "|---|---|---|---|---|",
+        ]
+        for kind, prop, fault in faults:
+            if kind.service == service.name:
+                where = f"{kind.kind}.{prop.name}"
+                controls = ", ".join(fault.controls)
+                lines.append(f"| {fault.id} | {fault.title} | {where} | {fault.level} | {controls} |")
+    lines += ["", "## Controls", "", "| id | title |", "|---|---|"]
+    lines += [f"| {control} | {title} |" for control, title in CONTROLS.items()]
+    return "\n".join(lines) + "\n"
+
+
 def files() -> dict[Path, str]:
     """Text by path of everything that this script writes."""
-    out = {}
+    out = {FAULTS: fault_list()}
     for entry in BANK:
         task = task_of(entry)
         name = {"easy-task-1": "easy-task", "medium-task-1": "medium-task", "hard-task-1": "hard-task"}

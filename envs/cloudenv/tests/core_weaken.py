@@ -7,17 +7,24 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
-IRRELEVANT = {"StatementId", "Sid", "Id", "Version", "MaxCount", "MinCount", "Description"}
-"""Parameters that make no difference to what a resource is."""
+IRRELEVANT = {
+    "PutTargets": {"Id"},
+    "AddPermission": {"StatementId"},
+    "CreateReplicationGroup": {"ReplicationGroupDescription"},
+    "CreateDBInstance": {"AllocatedStorage", "MasterUsername", "MasterUserPassword"},
+}
+"""By operation: parameters that make no difference. Ids and statement ids name an entry, and any name does; the
+others are asked for by the operation and shown by no property."""
 
 DOCUMENTS = {"Policy", "PolicyDocument", "AssumeRolePolicyDocument", "KeyPolicy", "ResourcePolicy"}
 
 
-def weaker(payload: dict[str, Any], leftover: list[dict[str, Any]]) -> Iterator[tuple[str, dict[str, Any]]]:
-    """(what was changed, payload) of every way to weaken a call. `leftover`: statements of the broken policy."""
+def weaker(action: dict[str, Any], leftover: list[dict[str, Any]]) -> Iterator[tuple[str, dict[str, Any]]]:
+    """(what was changed, payload) of each way to weaken an action. `leftover`: statements of the broken policy."""
+    payload = action["payload"]
     for path, value in _leaves(payload, ()):
         key = next((k for k in reversed(path) if isinstance(k, str)), "")
-        if key in IRRELEVANT:
+        if key in IRRELEVANT.get(action["operation"], ()):
             continue
         if isinstance(value, str) and value and (key in DOCUMENTS or value.startswith('{"')):
             for label, text in _weaker_text(value, leftover):

@@ -10,6 +10,7 @@ import random
 import re
 from typing import Any
 
+from ..providers.aws.capabilities import UNREPAIRABLE
 from ..providers.aws.errors import PipelineError
 from .corruption import Pick, corrupt, menu
 from .graph import parse_graph
@@ -38,6 +39,9 @@ VERSIONS = {
 }
 """Names of templates by the first word of a task's name; their order counts, and none of it ever changes"""
 
+_NEVER = {fault for faults in UNREPAIRABLE.values() for fault in faults}
+"""A generated task is the same on every emulator"""
+
 _NAME = re.compile(r"(gen2?):(easy|medium|hard):(\d{1,9})")
 
 
@@ -60,7 +64,7 @@ def generate_task(name: str) -> Task:
         graph = parse_graph(ideal)
         if graph.missing_in("moto"):  # a generated task is the same on every emulator, and moto is the default one
             continue
-        choice = [pick for pick in menu(graph) if pick.fault.level in allowed]
+        choice = [p for p in menu(graph) if p.fault.level in allowed and p.fault.id not in _NEVER]
         picks = draw(choice, NUMBER[level], rng)
         if len(picks) == NUMBER[level]:
             break

@@ -157,7 +157,7 @@ ALARM = ResourceType(
                 Fault(
                     "ALARM_NO_ACTION",
                     "the alarm tells nobody",
-                    ("FSBP:CloudWatch.15",),
+                    ("SecurityHub:CloudWatch.15",),
                     lambda value, site: {**value, "actions": []},
                 ),
                 Fault(
@@ -186,7 +186,7 @@ ALARM = ResourceType(
                 Fault(
                     "ALARM_DISABLED",
                     "the actions of the alarm are disabled",
-                    ("FSBP:CloudWatch.17", "Checkov:CKV_AWS_319"),
+                    ("SecurityHub:CloudWatch.17", "Checkov:CKV_AWS_319"),
                     always(False),
                 ),
             ),

@@ -40,12 +40,8 @@ def _create(name: str, wanted: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def _encryption(prop: str, key: str) -> Property:
-    """Set for good when the group is made.
-
-    It has no fault: moto's server keeps the name of a deleted group for ever, so no solution could make it anew
-    there.
-    """
+def _encryption(prop: str, key: str, fault: Fault) -> Property:
+    """Set for good when the group is made: the repair is a new group of the same name."""
     return Property(
         prop,
         lambda api, name: _group(api, name).get(key),
@@ -56,6 +52,7 @@ def _encryption(prop: str, key: str) -> Property:
         at_create=True,
         immutable=True,
         weight=2.0,
+        faults=(fault,),
     )
 
 
@@ -77,8 +74,26 @@ GROUP = ResourceType(
         else "replication groups have 2 to 40 small letters, digits and single hyphens, and start with a letter"
     ),
     properties=(
-        _encryption("transit_encryption", "TransitEncryptionEnabled"),
-        _encryption("rest_encryption", "AtRestEncryptionEnabled"),
+        _encryption(
+            "transit_encryption",
+            "TransitEncryptionEnabled",
+            Fault(
+                "CACHE_PLAIN_TRAFFIC",
+                "traffic with the cache is not encrypted",
+                ("FSBP:ElastiCache.5", "Checkov:CKV_AWS_30"),
+                always(False),
+            ),
+        ),
+        _encryption(
+            "rest_encryption",
+            "AtRestEncryptionEnabled",
+            Fault(
+                "CACHE_PLAIN_DISKS",
+                "what the cache keeps on disk is not encrypted",
+                ("FSBP:ElastiCache.4", "Checkov:CKV_AWS_29"),
+                always(False),
+            ),
+        ),
         Property(
             "node",
             lambda api, name: _group(api, name).get("CacheNodeType"),

@@ -211,13 +211,21 @@ ROLE = ResourceType(
                 Fault(
                     "IAM_INLINE_ADMIN",
                     "the role may do everything",
-                    ("FSBP:IAM.1", "Checkov:CKV_AWS_62", "Checkov:CKV_AWS_63"),
+                    (
+                        "Prowler:iam_inline_policy_no_administrative_privileges",
+                        "Checkov:CKV_AWS_62",
+                        "Checkov:CKV_AWS_63",
+                    ),
                     _admin,
                 ),
                 Fault(
                     "IAM_SECOND_POLICY",
                     "a second policy lets the role do everything",
-                    ("FSBP:IAM.1", "Checkov:CKV_AWS_62", "Checkov:CKV_AWS_63"),
+                    (
+                        "Prowler:iam_inline_policy_no_administrative_privileges",
+                        "Checkov:CKV_AWS_62",
+                        "Checkov:CKV_AWS_63",
+                    ),
                     _second,
                     "medium",
                 ),

@@ -165,7 +165,7 @@ PASSWORDS = ResourceType(
                 Fault(
                     "IAM_PASSWORD_REUSE",
                     "old passwords may be used again",
-                    ("CIS-AWS-5.0:1.8", "FSBP:IAM.10", "Checkov:CKV_AWS_13"),
+                    ("CIS-AWS-5.0:1.8", "SecurityHub:IAM.16", "Checkov:CKV_AWS_13"),
                     lambda value, site: {**value, "reuse_prevention": None},
                 ),
             ),

@@ -237,7 +237,7 @@ BUCKET = ResourceType(
                 Fault(
                     "S3_PUBLIC_POLICY",
                     "the bucket policy lets everybody read",
-                    ("FSBP:S3.3", "Checkov:CKV_AWS_70"),
+                    ("FSBP:S3.2", "Checkov:CKV_AWS_70"),
                     _opened,
                 ),
                 Fault(
