@@ -377,7 +377,7 @@ def bench_aws(args: argparse.Namespace) -> None:
     count = args.ticks or 400
     steps = 1e3 * np.array(aws.step_seconds(count, CLOCKS[args.clock]))
     builds = 1e3 * np.array(aws.build_seconds(max(3, count // 20), CLOCKS[args.clock]))
-    forks = 1e3 * np.array(aws.fork_seconds(max(3, count // 10)))
+    forks, fork_work = (1e3 * np.array(seconds) for seconds in aws.fork_seconds(max(3, count // 10)))
     load = aws.server_load(64, 20)
     median = {name: float(np.median(ms)) for name, ms in (("step", steps), ("build", builds), ("fork", forks))}
     rows = [
@@ -386,6 +386,7 @@ def bench_aws(args: argparse.Namespace) -> None:
         ["build, break and read a pipeline; median", f"{median['build']:.0f} ms", ""],
         ["fork of a built episode; median, wall", f"{median['fork']:.1f} ms", verdict(median["fork"], 30, True)],
         ["fork, the fastest", f"{forks.min():.1f} ms", ""],
+        ["fork, processor time of all processes; median", f"{np.median(fork_work):.1f} ms", ""],
         [
             "server: steps in all, 64 sessions of 20, wall", f"{load['steps_per_second']:.0f}/s",
             verdict(load["steps_per_second"], 60),

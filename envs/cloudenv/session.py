@@ -157,8 +157,10 @@ class RemoteSession:
         self, end: socket.socket, pid: int | None = None, process: subprocess.Popen[bytes] | None = None
     ) -> None:
         self._socket: socket.socket | None = end
-        self._pid = pid
+        self._pid = pid  # of a child that nobody else waits for
         self._process = process
+        self.pid = process.pid if process else pid
+        """Of the session's process"""
         end.settimeout(TIMEOUT)
         _parent_ends.add(end)
 
@@ -182,10 +184,12 @@ class RemoteSession:
 
     def fork(self) -> RemoteSession:
         """As CloudEnvSession.fork, whatever threads this process has."""
-        self._ask("fork")
+        pid = self._ask("fork")
         assert self._socket is not None
         _, fds, _, _ = socket.recv_fds(self._socket, 1, 1)
-        return RemoteSession(socket.socket(fileno=fds[0]))
+        twin = RemoteSession(socket.socket(fileno=fds[0]))
+        twin.pid = pid
+        return twin
 
     def close(self) -> None:
         """End the process. May be called twice."""
@@ -251,7 +255,7 @@ def _serve(session: CloudEnvSession, end: socket.socket) -> None:
             if name == "fork":
                 twin = session.fork()
                 assert twin._socket is not None
-                _send(end, ("ok", None))
+                _send(end, ("ok", twin.pid))
                 socket.send_fds(end, [b"."], [twin._socket.fileno()])
                 twin._pid = None
                 twin.close()

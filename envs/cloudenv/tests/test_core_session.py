@@ -67,6 +67,7 @@ def test_forks_go_their_own_ways(remote: RemoteSession) -> None:
     solution = remote.solution()
     start = remote.step(solution[0])
     twins = [remote.fork() for _ in range(3)]
+    assert len({remote.pid, *(twin.pid for twin in twins)} - {None}) == 4
     for number, twin in enumerate(twins):
         observation, *_ = twin.step(
             {"service": "s3", "operation": "CreateBucket", "payload": {"Bucket": f"bucket-{number}"}}
