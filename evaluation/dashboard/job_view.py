@@ -28,11 +28,9 @@ def status(job: Job) -> str:
     return f'<div class="crl"><p class="status" role="status">{"".join(facts)}</p>{bar}</div>'
 
 
-def stop_button(job: Job | None) -> Any:
-    """The button's text says what the next press does."""
-    if job is None or not job.running:
-        return gr.Button(_STOP[0], interactive=False)
-    return gr.Button(_STOP[min(job.asked, 2)], interactive=True)
+def stop_button(job: Job) -> Any:
+    """The button's text says what the next press does; it is there while the job runs."""
+    return gr.Button(_STOP[min(job.asked, 2)], interactive=job.running, visible=job.running)
 
 
 def choices(jobs: Jobs, *kinds: str) -> list[tuple[str, int]]:

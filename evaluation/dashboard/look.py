@@ -32,8 +32,8 @@ _SERIES = "".join(
 )
 
 _OWN = """
-.gradio-container { max-width: 1240px !important; margin: 0 auto !important; padding: 8px 20px 40px !important;
-  font-variant-numeric: tabular-nums; }
+.gradio-container { width: 100%; max-width: 1240px !important; margin: 0 auto !important; 
+  padding: 8px 20px 40px !important;  font-variant-numeric: tabular-nums; }
 footer { display: none !important; }
 #head h1 { font-size: 1.35rem; letter-spacing: -.01em; margin: .5em 0 0; }
 #head p { color: var(--body-text-color-subdued); margin: .1em 0 .3em; }
@@ -67,8 +67,8 @@ footer { display: none !important; }
 .crl .frame { border-color: var(--faint); }
 .crl iframe { width: 100%; height: 75vh; border: 1px solid var(--hair); border-radius: 8px;
   background: var(--page); }
-.gradio-container .wrap-inner { padding-right: 1.6em; }
-.gradio-container .wrap-inner input { text-overflow: ellipsis; }
+.gradio-container .wrap-inner input { text-overflow: ellipsis; padding-right: 1.8em; }
+.stop { max-width: 9em; align-self: center; }
 @media (max-width: 640px) { .gradio-container { padding: 4px 4px 30px !important; }
   .gradio-container main.fillable { padding: 8px !important; } }
 .crl table { margin: 0; }

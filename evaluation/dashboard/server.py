@@ -10,6 +10,7 @@ import asyncio
 import contextlib
 import errno
 import ipaddress
+import logging
 import os
 import socket
 import sys
@@ -92,15 +93,26 @@ def serve(folders: Folders, host: str, port: int) -> None:
     os.environ["GRADIO_ANALYTICS_ENABLED"] = "False"
     listener = _listen(host, port)
     alone = _is_loopback(listener)
-    application = make_server(folders, hosts=["127.0.0.1", "localhost", "[::1]", "::1", host] if alone else None)
+    jobs = Jobs()
+    application = make_server(folders, jobs, ["127.0.0.1", "localhost", "[::1]", "::1", host] if alone else None)
     if not alone:
         print(f"note: whoever reaches {host} can start programs through this page", file=sys.stderr)
     place = f"[{host}]" if ":" in host else host
     address = f"http://{place}:{listener.getsockname()[1]}"
     print(f"dashboard   {address}   (Ctrl-C ends it)", file=sys.stderr, flush=True)
-    config = uvicorn.Config(application, log_level="warning", timeout_graceful_shutdown=2)
-    with contextlib.suppress(KeyboardInterrupt):
-        uvicorn.Server(config).run(sockets=[listener])
+    config = uvicorn.Config(application, log_level="warning", timeout_graceful_shutdown=1)
+    try:
+        _Server(config).run(sockets=[listener])
+    except KeyboardInterrupt:
+        pass
+    finally:
+        jobs.close()  # once more: a second Ctrl-C skips the end of the application
+
+
+class _Server(uvicorn.Server):
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        logging.getLogger("uvicorn.error").setLevel(logging.CRITICAL)  # every open page has a stream, which is cut
+        await super().shutdown(sockets)
 
 
 def _listen(host: str, port: int) -> socket.socket:

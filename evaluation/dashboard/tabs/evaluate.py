@@ -46,7 +46,7 @@ def build(folders: Folders, jobs: Jobs) -> None:
             with gr.Column(scale=5, min_width=320):
                 job = gr.Dropdown([], label="Started here", visible=False, allow_custom_value=True)
                 status = html()
-                stop = gr.Button("Stop", variant="stop", interactive=False, visible=False)
+                stop = gr.Button("Stop", size="md", visible=False, elem_classes="stop", min_width=120)
                 run = gr.Dropdown([], label="Evaluation", allow_custom_value=True, visible=False)
                 table = html(notice(NOTHING))
         report = html()
@@ -115,19 +115,13 @@ class _View:
     # ------------------------------------------------------------------ pieces
     def _shown(self, job: Job | None) -> list[Any]:
         """Values of job, status, stop, timer."""
-        if job is None:
-            return [
-                gr.Dropdown([], value=None, visible=False),
-                "",
-                gr.Button(visible=False),
-                gr.Timer(active=False),
-            ]
+        if job is None:  # leave the page as it is: this answer may be older than a start that is under way
+            return [gr.skip() for _ in range(4)]
         running = job.running
-        button = job_view.stop_button(job)
         return [
             gr.Dropdown(job_view.choices(self.jobs, "eval"), value=job.number, visible=True),
             job_view.status(job),
-            gr.Button(button.value, interactive=button.interactive, visible=running),
+            job_view.stop_button(job),
             gr.Timer(active=running),
         ]
 

@@ -45,7 +45,7 @@ def build(folders: Folders, jobs: Jobs) -> None:
             with gr.Column(scale=5, min_width=320):
                 job = gr.Dropdown([], label="Started here", visible=False, allow_custom_value=True)
                 status = html(notice(START))
-                stop = gr.Button("Stop", variant="stop", interactive=False, visible=False)
+                stop = gr.Button("Stop", size="md", visible=False, elem_classes="stop", min_width=120)
                 curves = html()
                 log = gr.Textbox(
                     label="Log", lines=8, max_lines=16, interactive=False, elem_classes="log", visible=False
@@ -121,17 +121,13 @@ class _View:
     # ------------------------------------------------------------------ pieces
     def _shown(self, job: Job | None) -> list[Any]:
         """Values of job, status, stop, curves, log, timer."""
-        if job is None:
-            return [
-                gr.Dropdown([], value=None, visible=False), notice(START), gr.Button(visible=False), "",
-                gr.Textbox("", visible=False), gr.Timer(active=False),
-            ]  # fmt: skip
+        if job is None:  # leave the page as it is: this answer may be older than a start that is under way
+            return [gr.skip() for _ in range(6)]
         running = job.running  # before the rest is read, so that the last tick sees the end
-        button = job_view.stop_button(job)
         return [
             gr.Dropdown(job_view.choices(self.jobs, *TRAINERS), value=job.number, visible=True),
             job_view.status(job),
-            gr.Button(button.value, interactive=button.interactive, visible=running),
+            job_view.stop_button(job),
             self._curves(job),
             gr.Textbox(f"$ {job_view.command_line(job)}\n{job.log(300)}", visible=True),
             gr.Timer(active=running),

@@ -1,0 +1,90 @@
+"""A dashboard over a folder of runs, and a browser: for tests that are marked `browser`."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+@dataclass
+class Dashboard:
+    """A server that runs."""
+
+    url: str
+    runs: Path
+    process: subprocess.Popen[str]
+
+
+@contextlib.contextmanager
+def dashboard_over(runs: Path) -> Iterator[Dashboard]:
+    """`python -m evaluation.dashboard` on a free port of this machine; Ctrl-C at the end."""
+    process = subprocess.Popen(
+        [sys.executable, "-m", "evaluation.dashboard", "--port", "0", "--runs", str(runs)],
+        stderr=subprocess.PIPE, text=True, cwd=ROOT, env=os.environ | {"OMP_NUM_THREADS": "1"},
+    )  # fmt: skip
+    try:
+        assert process.stderr is not None
+        line = process.stderr.readline()
+        found = re.search(r"http://\S+", line)
+        assert found, line + process.stderr.read()
+        yield Dashboard(found[0], runs, process)
+    finally:
+        process.send_signal(signal.SIGINT)
+        try:
+            process.wait(60)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            raise
+
+
+@pytest.fixture(scope="module")
+def dashboard(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Dashboard]:
+    pytest.importorskip("gradio", reason="Gradio is not installed: pip install 'cloud-rl[dashboard]'")
+    with dashboard_over(tmp_path_factory.mktemp("runs")) as running:
+        yield running
+
+
+@pytest.fixture(scope="session")
+def browser() -> Iterator[Any]:
+    """Chromium, driven by Playwright."""
+    api = pytest.importorskip("playwright.sync_api", reason="Playwright is not installed")
+    chromium = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+    if chromium is None:
+        pytest.skip("there is no chromium here")
+    with api.sync_playwright() as playwright:
+        running = playwright.chromium.launch(executable_path=chromium, args=["--no-sandbox"])
+        yield running
+        running.close()
+
+
+def open_tab(page: Any, name: str) -> None:
+    page.get_by_role("tab", name=name, exact=True).click()
+
+
+def visit(browser: Any, dashboard: Dashboard, **settings: Any) -> Any:
+    """The page in a browser of its own; what it asks of other machines, and its errors, are kept on it."""
+    context = browser.new_context(**{"viewport": {"width": 1280, "height": 900}, **settings})
+    page = context.new_page()
+    page.outside, page.faults = [], []
+    host = dashboard.url.removeprefix("http://")
+    page.on(
+        "request",
+        lambda r: r.url.startswith(("http", "ws")) and host not in r.url and page.outside.append(r.url),
+    )
+    page.on("pageerror", lambda error: page.faults.append(str(error)))
+    page.goto(dashboard.url)
+    page.get_by_role("button", name="Start training").wait_for(timeout=60_000)
+    return page
