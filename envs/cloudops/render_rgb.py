@@ -327,7 +327,7 @@ def _money(draw: ImageDraw.ImageDraw, area: Box, step: float, history: History) 
     heights = np.add.reduceat(dollars, starts, axis=0)
     totals = heights.sum(axis=1)
     scale = area.height / (min(float(totals.max()), 4.0 * float(np.percentile(totals, 90))) or 1.0)
-    for k, start in enumerate(starts):
+    for k, start in enumerate(starts.tolist()):
         left, right = area.x + start * step, area.x + min(start + _BIN, len(dollars)) * step - 1.5
         low = area.bottom - 1
         for part, amount in zip(BILL_PARTS, heights[k].tolist(), strict=True):
