@@ -9,7 +9,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check
 INPUTS := pyproject.toml constraints.txt
 
 .DEFAULT_GOAL := help
-.PHONY: help install train test test-full lint format clean
+.PHONY: help install train test test-full docs lint format clean
 
 help:  ## this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1\t\2/' | expand -t 22
@@ -24,7 +24,7 @@ $(VENV)/.installed: $(INPUTS) | $(BIN)/python
 	@touch $@
 
 $(VENV)/.installed-dev: $(INPUTS) | $(BIN)/python
-	$(PIP) install --quiet -e '.[dev,cloudenv]' -c constraints.txt
+	$(PIP) install --quiet -e '.[dev,cloudenv,docs]' -c constraints.txt
 	@touch $(VENV)/.installed $@
 
 install: $(VENV)/.installed  ## the virtual environment .venv with the package in it
@@ -42,6 +42,10 @@ test-full: $(VENV)/.installed-dev  ## the tests at the sizes that the project pr
 	CLOUDRL_FULL=1 $(BIN)/python -m pytest -q -n 2
 	CLOUDRL_FULL=1 $(BIN)/python -m pytest -q -n 2 envs/cloudenv/tests
 
+docs: $(VENV)/.installed-dev  ## the documentation as a site, in site/
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
+	@echo "to read it:  $(BIN)/python -m http.server --bind 127.0.0.1 --directory site"
+
 lint: $(VENV)/.installed-dev  ## style, format and types
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
@@ -52,5 +56,5 @@ format: $(VENV)/.installed-dev  ## rewrite the sources in the project's format
 	$(BIN)/ruff format .
 
 clean:  ## remove caches and builds (not runs/, not .venv)
-	rm -rf build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf build dist site *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
 	find . -name __pycache__ -type d -not -path './$(VENV)/*' -prune -exec rm -rf {} +

@@ -132,7 +132,7 @@ class GroupScorer:
         self._horizon = sim.ticks if c.lookahead.horizon == END else int(c.lookahead.horizon)
 
     def score(self, worlds: Any, texts: Sequence[Sequence[str]]) -> GroupResult:
-        """Score texts[k][g], the g-th reply to the state of world worlds[k].
+        """Score `texts[k][g]`, the g-th reply to the state of world `worlds[k]`.
 
         Raises:
             ValueError: groups of different sizes, or not as many as worlds.

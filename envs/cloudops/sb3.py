@@ -83,8 +83,12 @@ class CloudOpsSB3VecEnv(VecEnv):
                             vetoed, invalid, violations, cascades, breaches, crashes, operations, ..., world_seed
 
     Args:
-        scenario, reward, safety, memory, n_slots: as in CloudOpsEnv.
+        scenario: as in CloudOpsEnv.
         n_envs: B.
+        reward: as in CloudOpsEnv.
+        safety: as in CloudOpsEnv.
+        memory: as in CloudOpsEnv.
+        n_slots: as in CloudOpsEnv.
         seed: of the worlds.
         split: "train", "validation" or "test".
         control_variate: "noop" returns r - r_noop, where a twin of each world, with the same luck, does nothing.

@@ -1,0 +1,45 @@
+"""Every tutorial is followed as it stands, and leaves nothing unexplained."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from tests.docs.pages import ROOT, blocks, follow
+from tests.docs.tags import tags_of, unexplained
+
+TUTORIALS = ROOT / "docs" / "tutorials"
+IN_A_FOLDER = ("train-ppo", "train-grpo", "your-estate", "add-an-agent", "add-a-cloudenv-task")
+IN_A_CLONE = ("add-a-rule", "add-an-operation")
+
+
+def test_every_tutorial_is_followed() -> None:
+    pages = {page.stem for page in TUTORIALS.glob("*.md")} - {"index"}
+    assert pages == {*IN_A_FOLDER, *IN_A_CLONE}
+    for name in pages:
+        assert any(
+            block.run and block.language in ("bash", "python") for block in blocks(TUTORIALS / f"{name}.md")
+        )
+
+
+@pytest.mark.parametrize("name", IN_A_FOLDER)
+def test_a_tutorial_in_an_empty_folder(name: str, tmp_path: Path) -> None:
+    if name == "add-a-cloudenv-task":
+        pytest.importorskip("moto")
+        pytest.importorskip("openenv")
+    follow(TUTORIALS / f"{name}.md", tmp_path)
+    if name.startswith("train-"):
+        algo = name.removeprefix("train-")
+        assert len(tags_of(tmp_path / "runs" / algo)) > 40
+        assert len(tags_of(tmp_path / "runs" / "eval")) > 8
+    assert unexplained(tags_of(tmp_path)) == []
+
+
+def test_the_tutorials_in_a_clone(tmp_path: Path) -> None:
+    """Both change the core, and the copy is compiled once: the rule, and the operation on top of it."""
+    for name in ("cloudrl", "configs"):
+        shutil.copytree(ROOT / name, tmp_path / name, ignore=shutil.ignore_patterns("__pycache__"))
+    for name in IN_A_CLONE:
+        follow(TUTORIALS / f"{name}.md", tmp_path, code=tmp_path)
