@@ -223,7 +223,7 @@ def _row(sim: Simulator, seen: Fact, true: Fact, truth: bool) -> str:
     running = r["status"] == RUNNING
     unseen = "open" if r["exposed"] and not r["exposure_seen"] else ""
     hidden = ["", repair, _other(seen.health, true.health), _other(seen.utilisation, true.utilisation)]
-    hidden += [_other(*slow, 1) if running else "", "", _holes(r, "hidden"), unseen, "", "", "", ""]
+    hidden += [_other(slow[0], slow[1], 1) if running else "", "", _holes(r, "hidden"), unseen, "", "", "", ""]
     cells = [
         kind, escape(seen.status) + alarm, number(seen.health, 2), number(seen.utilisation, 2),
         f"×{min(slow[0], 99.9):.1f}" if running else "", f"{_price(sim, r):.3f}", _holes(r, "known") or "–",
