@@ -46,6 +46,11 @@ docs: $(VENV)/.installed-dev  ## the documentation as a site, in site/
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 	@echo "to read it:  $(BIN)/python -m http.server --bind 127.0.0.1 --directory site"
 
+test-browser: $(VENV)/.installed-dev  ## the pages in Chromium, which must be there (apt install chromium)
+	$(PIP) install --quiet -e '.[browser]' -c constraints.txt
+	$(BIN)/python -m pytest -q -m browser
+	$(BIN)/python -m pytest -q -m browser envs/cloudenv/tests
+
 lint: $(VENV)/.installed-dev  ## style, format and types
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .

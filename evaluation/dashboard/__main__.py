@@ -12,6 +12,7 @@ from importlib.util import find_spec
 
 from cloudrl.errors import UserError
 from evaluation.command_line import plain_command
+from evaluation.dashboard.address import listen
 from evaluation.dashboard.folders import Folders
 
 
@@ -25,9 +26,10 @@ def main(argv: Sequence[str] | None = None) -> None:
     arguments = parser.parse_args(argv)
     if find_spec("gradio") is None:
         raise UserError("the dashboard needs Gradio: pip install 'cloud-rl[dashboard]'")
-    from evaluation.dashboard.server import serve
+    folders, listener = Folders(arguments.runs), listen(arguments.host, arguments.port)
+    from evaluation.dashboard.server import serve  # imports Gradio, which takes seconds
 
-    serve(Folders(arguments.runs), arguments.host, arguments.port)
+    serve(folders, listener, arguments.host)
 
 
 if __name__ == "__main__":

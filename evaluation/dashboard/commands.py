@@ -94,7 +94,8 @@ def overrides(text: str) -> list[str]:
 
 def quoted(text: str) -> str:
     """A value that Hydra reads as this very text."""
-    if re.fullmatch(r"[\w./-]+", text):
+    plain = re.fullmatch(r"[A-Za-z_./][A-Za-z0-9_./-]*|\d+-\d+|[1-9]\d*", text)
+    if plain and text.lower() not in ("null", "true", "false", "nan", "inf"):
         return text
     return "'" + text.replace("\\", "\\\\").replace("'", "\\'") + "'"
 

@@ -32,8 +32,8 @@ _SERIES = "".join(
 )
 
 _OWN = """
-.gradio-container { width: 100%; max-width: 1240px !important; margin: 0 auto !important; 
-  padding: 8px 20px 40px !important;  font-variant-numeric: tabular-nums; }
+.gradio-container { width: 100%; max-width: 1240px !important; margin: 0 auto !important;
+  padding: 8px 20px 40px !important; font-variant-numeric: tabular-nums; }
 footer { display: none !important; }
 #head h1 { font-size: 1.35rem; letter-spacing: -.01em; margin: .5em 0 0; }
 #head p { color: var(--body-text-color-subdued); margin: .1em 0 .3em; }

@@ -8,8 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import errno
-import ipaddress
 import logging
 import os
 import socket
@@ -25,6 +23,7 @@ from starlette.middleware.trustedhost import TrustedHostMiddleware
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from cloudrl.errors import UserError
+from evaluation.dashboard.address import is_loopback, url
 from evaluation.dashboard.app import make_app
 from evaluation.dashboard.folders import Folders
 from evaluation.dashboard.jobs import Jobs
@@ -88,18 +87,15 @@ class _Policy:
         await self.app(scope, receive, answer if scope["type"] == "http" else send)
 
 
-def serve(folders: Folders, host: str, port: int) -> None:
-    """Serve until Ctrl-C. Raises UserError when the address cannot be had."""
+def serve(folders: Folders, listener: socket.socket, host: str) -> None:
+    """Serve until Ctrl-C."""
     os.environ["GRADIO_ANALYTICS_ENABLED"] = "False"
-    listener = _listen(host, port)
-    alone = _is_loopback(listener)
+    alone = is_loopback(listener)
     jobs = Jobs()
     application = make_server(folders, jobs, ["127.0.0.1", "localhost", "[::1]", "::1", host] if alone else None)
     if not alone:
         print(f"note: whoever reaches {host} can start programs through this page", file=sys.stderr)
-    place = f"[{host}]" if ":" in host else host
-    address = f"http://{place}:{listener.getsockname()[1]}"
-    print(f"dashboard   {address}   (Ctrl-C ends it)", file=sys.stderr, flush=True)
+    print(f"dashboard   {url(listener, host)}   (Ctrl-C ends it)", file=sys.stderr, flush=True)
     config = uvicorn.Config(application, log_level="warning", timeout_graceful_shutdown=1)
     try:
         _Server(config).run(sockets=[listener])
@@ -113,23 +109,3 @@ class _Server(uvicorn.Server):
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         logging.getLogger("uvicorn.error").setLevel(logging.CRITICAL)  # every open page has a stream, which is cut
         await super().shutdown(sockets)
-
-
-def _listen(host: str, port: int) -> socket.socket:
-    try:
-        family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0][0]
-        listener = socket.socket(family)
-        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        listener.bind((host, port))
-        listener.listen(128)  # now a second dashboard finds the port taken
-        return listener
-    except OSError as error:
-        if error.errno == errno.EADDRINUSE:
-            raise UserError(f"port {port} of {host} is in use: say --port with another number") from None
-        raise UserError(f"cannot listen on {host}, port {port}: {error.strerror or error}") from None
-    except OverflowError:
-        raise UserError(f"--port {port}: ports are 0 to 65535") from None
-
-
-def _is_loopback(listener: socket.socket) -> bool:
-    return ipaddress.ip_address(listener.getsockname()[0]).is_loopback

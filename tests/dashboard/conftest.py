@@ -70,6 +70,22 @@ def browser() -> Iterator[Any]:
         running.close()
 
 
+def plant_run(runs: Path, name: str, rewards: list[float]) -> Path:
+    """A run of trainers.ppo with curves, <runs>/ppo/<name>; one of that name is replaced."""
+    path = runs / "ppo" / name
+    shutil.rmtree(path, ignore_errors=True)
+    path.mkdir(parents=True)
+    (path / "manifest.json").write_text(
+        '{"format": 1, "algo": "ppo", "scenario": "CloudOps-Easy", "seed": 7, "overrides": [], '
+        f'"created": "2030-01-01T00:00:0{ord(name) % 10}"}}'
+    )
+    (path / "config.yaml").write_text(f"seed: 7\nnote: config of {name}\n")
+    (path / "command.txt").write_text(f"python -m trainers.ppo seed=7 # {name}\n")
+    rows = "".join(f"{100 * k},{r},{r / 2}\n" for k, r in enumerate(rewards))
+    (path / "progress.csv").write_text("step,eval/mean_reward,ops/win_rate\n" + rows)
+    return path
+
+
 def open_tab(page: Any, name: str) -> None:
     page.get_by_role("tab", name=name, exact=True).click()
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from tests.dashboard.conftest import Dashboard, open_tab, visit
+from tests.dashboard.conftest import Dashboard, open_tab, plant_run, visit
 
 pytestmark = pytest.mark.browser
 
@@ -33,16 +33,12 @@ def until(holds: Callable[[], Any], seconds: float = 90.0, what: str = "") -> An
     raise AssertionError(f"did not happen within {seconds:.0f} s: {what or holds}")
 
 
-def panel(page: Any, tab: str) -> Any:
-    return page.get_by_role("tabpanel", name=tab) if page.get_by_role("tabpanel", name=tab).count() else page
-
-
 def pick(page: Any, label: str, *texts: str) -> None:
-    """Choose entries of a dropdown that is visible."""
+    """Choose entries of a dropdown that are not chosen yet."""
     box = page.get_by_label(label, exact=True).locator("visible=true").first
     for text in texts:
         box.click()
-        page.get_by_role("option", name=text).first.click()
+        page.get_by_role("option", name=text, selected=False).first.click()
     page.keyboard.press("Escape")
 
 
@@ -131,21 +127,6 @@ def test_a_wrong_setting_is_one_line(browser: Any, dashboard: Dashboard) -> None
 def two_runs(dashboard: Dashboard) -> list[Path]:
     """Two runs: the one that was trained above, or else a small one, and a copy of it."""
     return [plant_run(dashboard.runs, "a", [0.0, 1.0, 2.0]), plant_run(dashboard.runs, "b", [2.0, 1.0, 3.0])]
-
-
-def plant_run(runs: Path, name: str, rewards: list[float]) -> Path:
-    path = runs / "ppo" / name
-    shutil.rmtree(path, ignore_errors=True)
-    path.mkdir(parents=True)
-    (path / "manifest.json").write_text(
-        '{"format": 1, "algo": "ppo", "scenario": "CloudOps-Easy", "seed": 7, "overrides": [], '
-        f'"created": "2030-01-01T00:00:0{ord(name) % 10}"}}'
-    )
-    (path / "config.yaml").write_text(f"seed: 7\nnote: config of {name}\n")
-    (path / "command.txt").write_text(f"python -m trainers.ppo seed=7 # {name}\n")
-    rows = "".join(f"{100 * k},{r},{r / 2}\n" for k, r in enumerate(rewards))
-    (path / "progress.csv").write_text("step,eval/mean_reward,ops/win_rate\n" + rows)
-    return path
 
 
 def test_two_runs_overlaid_and_one_deleted(browser: Any, dashboard: Dashboard, two_runs: list[Path]) -> None:
