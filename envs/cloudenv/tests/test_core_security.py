@@ -83,6 +83,8 @@ REFUSED = [
         "AccessDenied",
     ),
     ("s3", "ListBuckets", {"EndpointUrl": "nowhere"}, "ParamValidationError"),
+    ("s3", "GetBucketPolicy", {"Bucket": 7}, "ParamValidationError"),
+    ("sns", "GetTopicAttributes", {"TopicArn": "news"}, "InvalidParameter"),
     ("s3", "ListBuckets", [1], "ValidationException"),
     ("s3", "ListBuckets", {"a": object()}, "ValidationException"),
     ("s3", "ListBuckets", {"a": float("nan")}, "ValidationException"),

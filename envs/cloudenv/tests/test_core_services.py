@@ -121,7 +121,7 @@ def test_what_aws_refuses_is_refused_and_changes_nothing(
     episode, node = start(service)
     before = episode.state()
     named = "Name" if operation in ("PutRule", "DeleteRule") else node.type.id_param
-    identifier = node.type.arn(node.name) if service == "sns" else node.type.identifier(node.name)
+    identifier = node.type.identifier(node.name)
     outcome = episode.act(service, operation, {named: identifier, **payload})
     assert outcome.operation_result["status"] == "ERROR", outcome.operation_result
     assert outcome.operation_result["error"]["code"] == code

@@ -99,7 +99,10 @@ class Guard:
             raise ApiError("LimitExceeded", f"an episode may hold {MAX_EXTRAS} resources beside those of its task")
 
     def _identify(self, kind: ResourceType, payload: dict[str, Any]) -> None:
-        """Queue URLs have one form; a bare name is understood too."""
+        """Queue URLs have one form; a bare name is understood too. Where AWS wants an ARN, nothing else is one."""
+        value = payload.get(kind.id_param)
+        if kind.id_param.endswith("Arn") and isinstance(value, str) and not value.startswith("arn:"):
+            raise ApiError("InvalidParameter", f"Invalid parameter: {kind.id_param} must be {kind.arn('<name>')}")
         if kind.url is None or not kind.id_param.endswith("Url") or kind.id_param not in payload:
             return
         value = payload[kind.id_param]

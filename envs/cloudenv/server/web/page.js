@@ -100,7 +100,9 @@ async function start() {
   $("problem").textContent = "";
   $("start").disabled = true;
   try {
-    task = await ask("GET", "/api/tasks/" + encodeURIComponent($("task").value.trim()));
+    const name = $("task").value.trim();
+    if (!name) throw new Error("Task: which one?");
+    task = await ask("GET", "/api/tasks/" + encodeURIComponent(name));
     $("instruction").className = "";
     $("instruction").textContent = task.instruction;
     $("service").replaceChildren(...Object.keys(task.operations).map((name) => element("option", { textContent: name })));
@@ -137,11 +139,12 @@ $("act").onsubmit = async (event) => {
 };
 
 (async () => {
+  $("task").value = new URLSearchParams(location.search).get("task") || $("task").value;
   try {
     const { tasks } = await ask("GET", "/api/tasks");
     $("tasks").replaceChildren(...tasks.map((one) =>
       element("option", { value: one.id, textContent: [one.level, one.title].filter(Boolean).join(": ") })));
-    $("task").value = new URLSearchParams(location.search).get("task") || (tasks[0] && tasks[0].id) || "";
+    $("task").value ||= tasks.length ? tasks[0].id : "";  // what was typed meanwhile stays
   } catch (error) {
     $("problem").textContent = error.message;
   }

@@ -22,6 +22,7 @@ from botocore.awsrequest import AWSPreparedRequest, AWSResponse
 from botocore.client import BaseClient
 from botocore.config import Config
 from botocore.exceptions import BotoCoreError, ClientError, ConnectionError, HTTPClientError, ParamValidationError
+from botocore.validate import ParamValidator
 
 from .errors import ApiError, BackendError
 
@@ -79,6 +80,8 @@ class Backend:
         except BackendError as e:
             raise ApiError("NotAllowed", str(e)) from None
         except Exception as e:  # moto raises KeyError, NotImplementedError, RecursionError, ... from its own code
+            if wrong := _wrong_types(client, operation, payload):
+                raise ApiError("ParamValidationError", wrong) from None
             raise ApiError("EmulatorError", f"{service}.{operation} failed inside the emulator: {e!r}") from None
         finally:
             _account.reset(token)
@@ -220,6 +223,17 @@ def default_backend(make: Callable[[], Backend] = make_backend) -> Backend:
         if _shared is None:
             _shared = make()
         return _shared
+
+
+def _wrong_types(client: BaseClient, operation: str, payload: Mapping[str, Any]) -> str:
+    """What is wrong with the types of a payload; empty: nothing. botocore looks at some values (is this a bucket's
+    name?) before it checks the types, and fails with its own TypeError.
+    """
+    shape = client.meta.service_model.operation_model(operation).input_shape
+    report = ParamValidator().validate(dict(payload), shape) if shape is not None else None
+    if report is None or not report.has_errors():
+        return ""
+    return " ".join(str(ParamValidationError(report=report.generate_report())).split())
 
 
 def _blind_session() -> botocore.session.Session:

@@ -156,6 +156,8 @@ class ResourceType:
         """What `id_param` holds for the resource of this name."""
         if self.id_prefix:
             return stable_id(self.id_prefix, name)
+        if self.id_param.endswith("Arn"):
+            return self.arn(name)
         return self.url(name) if self.url and self.id_param.endswith("Url") else name
 
     def attribute(self, name: str, attribute: str) -> str:
