@@ -110,17 +110,18 @@ def _tile(
     state = "missing" if not there else "not of the pipeline" if wrong and declared is None else ""
     if not state and wrong:
         state = f"{wrong} {'differs' if wrong == 1 else 'differ'}"
+    state = state or "as wanted"
     css = " ".join(["tile", "wrong" if wrong else "right"] + ["missing"] * (not there))
     words = " ".join(dict.fromkeys([service, kind])).strip()
     x, y = corner
-    label = f"{name}: {words} {instance}, {state or 'as it should be'}"
+    label = f"{name}: {words} {instance}, {state}"
     return (
         f"<g><title>{escape(label)}</title>"
         f'<rect class="{css}" x="{x}" y="{y}" width="{_WIDTH}" height="{_HEIGHT}" rx="4"/>'
         f'<text x="{x + 10}" y="{y + 19}">{escape(_cut(instance, 27))}</text>'
-        f'<text class="second" x="{x + 10}" y="{y + 36}">{escape(_cut(words, 18))}</text>'
+        f'<text class="second" x="{x + 10}" y="{y + 36}">{escape(_cut(words, 30 - len(state)))}</text>'
         f'<text class="second {"off" if wrong else "fine"}" x="{x + _WIDTH - 8}" y="{y + 36}" text-anchor="end">'
-        f"{escape(state or 'as it should be')}</text></g>"
+        f"{escape(state)}</text></g>"
     )
 
 

@@ -74,10 +74,7 @@ def build(folders: Folders) -> None:
     shown = [message, head, graph, answer, differences, state, log]
     form = [service, operation, payload]
     tab.select(view.tasks, [task], [task, message, start], **QUIET)
-    opened = start.click(view.start, [repair, task], [repair, message, stage, service], **SLOW)
-    opened.then(view.service, [repair, service], [operation, payload], **QUIET).then(
-        view.show, [repair], shown, **QUIET
-    )
+    start.click(view.start, [repair, task], [repair, stage, *form, *shown], **SLOW)
     service.input(view.service, [repair, service], [operation, payload], **QUIET)
     operation.input(view.example, [repair, service, operation], [payload], **QUIET)
     send.click(view.send, [repair, *form], shown, **SLOW)
@@ -105,17 +102,19 @@ class _View:
 
     def start(self, old: Repair | None, name: str | None) -> list[Any]:
         """A new episode in place of the old one."""
+        nothing = [gr.skip()] * 5
         try:
             from evaluation.dashboard.repair import Repair
         except ImportError:
-            return [gr.skip(), self._say(NEEDS), gr.skip(), gr.skip()]
+            return [*nothing, self._say(NEEDS), *[gr.skip()] * 6]
         try:
             new = Repair(name or "")
         except UserError as error:
-            return [gr.skip(), self._say(str(error)), gr.skip(), gr.skip()]
+            return [*nothing, self._say(str(error)), *[gr.skip()] * 6]
         _free(old)
         services = new.services()
-        return [new, gr.skip(), gr.Column(visible=True), gr.Dropdown(services, value=services[0])]
+        form = [gr.Dropdown(services, value=services[0]), *self.service(new, services[0])]
+        return [new, gr.Column(visible=True), *form, *self.show(new)]
 
     # ------------------------------------------------------------------ the form
     def service(self, repair: Repair | None, service: str | None) -> list[Any]:

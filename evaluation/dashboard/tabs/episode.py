@@ -96,12 +96,10 @@ def build(folders: Folders) -> None:
     tab.select(view.lists, [run], [agent, run], **QUIET)
     source.input(view.sources, [source, run], [suite, agent, run, of_run, seed], **QUIET)
     run.input(view.of_run, [run], [of_run, seed], **QUIET)
-    opened = start.click(
-        view.open, [source, suite, agent, run, of_run, seed],
-        [play, message, stage, talk, resource, op, group],
-        **SLOW,
+    start.click(
+        view.open, [source, suite, agent, run, of_run, seed, truth],
+        [play, stage, talk, resource, op, group, *shown], **SLOW,
     )  # fmt: skip
-    opened.then(view.show, where, shown, **QUIET)
     back.click(view.back, where, shown, **QUIET)
     forward.click(view.step, where, shown, **SLOW)
     tick.input(view.jump, [*where, tick], shown, trigger_mode="always_last", **QUIET)
@@ -166,7 +164,7 @@ class _View:
         return {"choices": names, "value": names[-1] if names else None}, str(int(results.seeds[0]))
 
     def open(
-        self, source: str, suite: str, agent: str, run: str | None, of_run: str | None, seed: str
+        self, source: str, suite: str, agent: str, run: str | None, of_run: str | None, seed: str, truth: bool
     ) -> list[Any]:
         """A new episode, and as much of it as is quickly played."""
         from cloudrl.safety.config import SafetyConfig
@@ -189,19 +187,19 @@ class _View:
                         break
                 play.goto(0)
         except (UserError, OSError, ValueError, RuntimeError, ImportError) as error:
-            return [gr.skip(), self._problem(error), *[gr.skip()] * 5]
+            return [*[gr.skip()] * 6, self._problem(error), *[gr.skip()] * 8]
         resources, ops = episode_view.choices(play)
         speaks = isinstance(play.pilot, AgentPilot) and can_sample(play.pilot.player)
         return [
-            play, gr.skip(), gr.Column(visible=True), gr.Accordion(visible=speaks),
-            gr.Dropdown(resources, value=0), gr.Dropdown(ops, value=ops[0][1]), "",
+            play, gr.Column(visible=True), gr.Accordion(visible=speaks), gr.Dropdown(resources, value=0),
+            gr.Dropdown(ops, value=ops[0][1]), "", *self.show(play, truth, 0, ops[0][1]),
         ]  # fmt: skip
 
     # ------------------------------------------------------------------ look
     def show(self, play: Playthrough | None, truth: bool, resource: int | None, op: int | None) -> list[Any]:
         """Everything of the tick that is shown."""
         if play is None:
-            return [notice(NOTHING), *[gr.skip()] * 8]
+            return [gr.HTML(notice(NOTHING), visible=True), *[gr.skip()] * 8]
         from evaluation.dashboard import day, episode_view
 
         with play.lock:
