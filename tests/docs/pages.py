@@ -1,11 +1,11 @@
-"""Follow a page as a reader would: its blocks one after the other, in an empty folder.
+"""Follow a page as a reader would: its files and patches first, then its blocks one after the other.
 
 | block | what happens |
 |---|---|
 | ```bash | run by bash; must succeed |
 | ```python | run by a Python of its own; must succeed |
 | ```<any> title="path" | written to that file of the folder, nothing is run |
-| ```diff | applied to the folder by `patch -p1` |
+| ```diff | applied to the folder by `git apply` |
 | ```text right after one that was run | each of its lines stands in the output, in this order; `...` is anything |
 
 Others, and any block after the line `<!-- not run -->`, are for reading.
@@ -59,18 +59,33 @@ def environment(code: Path) -> dict[str, str]:
     }
 
 
-def follow(page: Path, folder: Path, code: Path = ROOT, limit: float = 300.0) -> str:
-    """Follow the page in `folder`. Returns all output; AssertionError names the place and what was printed."""
-    output = everything = ""
+def write(page: Path, folder: Path, code: Path = ROOT) -> None:
+    """Write the files of the page and apply its patches, and run nothing."""
     for block in blocks(page):
-        place = f"{page.name}, line {block.line}"
         if not block.run:
             continue
         if block.title:
             file = folder / block.title
             file.parent.mkdir(parents=True, exist_ok=True)
             file.write_text(block.text)
-        elif block.language in ("bash", "python", "diff"):
+        elif block.language == "diff":
+            execute(block, folder, code, f"{page.name}, line {block.line}", 60.0)
+
+
+def follow(page: Path, folder: Path, code: Path = ROOT, limit: float = 300.0) -> str:
+    """Follow the page in `folder`. Returns all output; AssertionError names the place and what was printed."""
+    write(page, folder, code)
+    return run(page, folder, code, limit)
+
+
+def run(page: Path, folder: Path, code: Path = ROOT, limit: float = 300.0) -> str:
+    """Run the blocks of a page whose files are written."""
+    output = everything = ""
+    for block in blocks(page):
+        place = f"{page.name}, line {block.line}"
+        if not block.run or block.title:
+            continue
+        if block.language in ("bash", "python"):
             output = execute(block, folder, code, place, limit)
             everything += output
         elif block.language == "text":
@@ -83,7 +98,7 @@ def execute(block: Block, folder: Path, code: Path, place: str, limit: float) ->
     command = {
         "bash": ["bash", "-e", "-o", "pipefail", "-c", block.text],
         "python": [sys.executable, "-c", block.text],
-        "diff": ["patch", "-p1", "--no-backup-if-mismatch"],
+        "diff": ["git", "apply"],
     }[block.language]
     stdin = block.text if block.language == "diff" else None
     done = subprocess.run(
