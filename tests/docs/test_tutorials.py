@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 from pathlib import Path
 
 import pytest
 
+from cloudrl.scenarios.library import load_scenario, scenario_hash
 from tests.docs.pages import ROOT, blocks, follow, run, write
 from tests.docs.tags import tags_of, unexplained
+from trainers.common.card import licence
 
 TUTORIALS = ROOT / "docs" / "tutorials"
 IN_A_FOLDER = ("train-ppo", "train-grpo", "your-estate", "add-an-agent", "add-a-cloudenv-task")
@@ -35,7 +38,25 @@ def test_a_tutorial_in_an_empty_folder(name: str, tmp_path: Path) -> None:
         algo = name.removeprefix("train-")
         assert len(tags_of(tmp_path / "runs" / algo)) > 40
         assert len(tags_of(tmp_path / "runs" / "eval")) > 8
+        check_card(next((tmp_path / "runs" / algo).iterdir()))
     assert unexplained(tags_of(tmp_path)) == []
+
+
+def check_card(run: Path) -> None:
+    """The model card says what a stranger must know, and its command names this very run."""
+    card = (run / "README.md").read_text()
+    headings = re.findall(r"^## (.*)$", card, re.MULTILINE)
+    assert headings == ["Results", "What it is", "Training", "Data", "Limits", "Play it", "Licence", "Use"]
+    assert "±" in card and "| noop |" in card and "| trained, sampled |" in card
+    assert scenario_hash(load_scenario("easy")) in card and "warm_start.states=" in card
+    assert re.search(rf'suite=easy "agents=\[noop,runbook,\w+:runs/\w+/{run.name}\]"', card)
+    pages = re.findall(r"`(\w+\.md)`", card)
+    assert len(pages) == 4 and all((ROOT / "docs" / page).exists() for page in pages)
+
+
+def test_weights_of_another_model_keep_its_licence() -> None:
+    assert "`Qwen/Qwen3-0.6B`, whose licence binds them" in licence("Qwen/Qwen3-0.6B")
+    assert "whose licence" not in licence()
 
 
 def test_the_tutorials_in_a_clone(tmp_path: Path) -> None:

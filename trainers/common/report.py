@@ -19,6 +19,7 @@ from evaluation import table
 from evaluation.agents.policy_agent import PolicyAgent
 from evaluation.rollout import Episodes
 from evaluation.statistics import paired
+from trainers.common import card
 from trainers.common.checkpoints import Progress, load_model
 from trainers.common.validation import Validation, Validator, baselines
 
@@ -109,14 +110,29 @@ def final_report(config: PPOConfig, run: Run, scenario: Scenario, model: Maskabl
     gain = paired(hand.bill, sampled.bill)
     print(f"Against the hand-written runbook, world by world: sampled play saves $ {gain} (below 0: costs more).")
     save_json(run.eval / "final.json", {"rows": table.plain(rows), "noop_offset": offset, "seeds": seeds})
-    text = (
-        f"{title}.\n\n{table.markdown(rows)}\n"
-        f"Best action with {offset:+.1f} on the logit of NOOP, tuned on other validation worlds. "
-        f"The policy of step {model.num_timesteps:,}, the best of {steps:,} steps "
-        f"and {progress.seconds:.0f} s of processor time.\n\n"
-        "Limits: trained on this scenario's worlds and prices; memory was off in these episodes.\n"
+    net, size = config.ppo.policy.value, sum(weight.numel() for weight in model.policy.parameters())
+    about = card.Card(
+        what=f"A network (`{net}`, {size:,} weights) that reads the observation and the mask, and answers with "
+        "one action per tick.",
+        training=(
+            f"Warm start on {config.warm_start.states:,} states whose actions were measured by forks, then masked "
+            f"PPO, {steps:,} environment steps; {progress.seconds:.0f} s of processor time. The policy of step "
+            f"{model.num_timesteps:,}, which had the best validation, is kept in `best/`.",
+        ),
+        results=f"{title}.\n\n{table.markdown(rows)}\n"
+        f"Against the hand-written runbook, world by world, sampled play saves $ {gain} (below 0: costs more). "
+        f"Best action with {offset:+.1f} on the logit of NOOP.",
+        chosen="The checkpoint, and how much acting must pay (the logit of NOOP), were chosen",
+        limits=(
+            "It runs on any number of resources; how well it does elsewhere was not measured here."
+            if net == "set"
+            else "It runs on this number of resources only.",
+        ),
+        agent="ppo",
+        page="ppo.md",
+        licence=card.licence(),
     )
-    write_card(run, text)
+    write_card(run, card.markdown(about, config, run, scenario))
     print(f"\nrun folder   {run.path}\ncurves       tensorboard --logdir {run.path.parent.parent}\n"
           f"go on        {resume_command(run, 'ppo')} ppo.total_timesteps=...")  # fmt: skip
     return float(sampled.reward.mean())

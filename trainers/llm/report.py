@@ -17,9 +17,10 @@ from evaluation import table
 from evaluation.agents import lm_files
 from evaluation.agents.lm_files import LanguageModel
 from evaluation.statistics import paired
+from trainers.common import card
 from trainers.common.report import summary
 from trainers.llm.checkpoints import Progress
-from trainers.llm.config import GRPOConfig
+from trainers.llm.config import GRPOConfig, Kind
 from trainers.llm.judge import Judge, Played
 from trainers.llm.stream import Stream
 
@@ -140,13 +141,30 @@ def final_report(
             "saved": {k: [g.mean, g.low, g.high] for k, g in gains.items()},
         },
     )  # fmt: skip
-    text = (
-        f"{title}.\n\n{table.markdown(rows)}\n{validity}.\n\n{groups}\n\n"
-        f"The model of the best validation of {progress.step:,} steps, {progress.seconds:.0f} s of processor "
-        "time.\n\n"
-        "Limits: trained on this scenario's worlds and prices; memory was off in these episodes.\n"
+    base = config.model.path or config.model.name
+    adapters = f", adapters of rank {config.model.lora.rank}" if config.model.lora.rank else ""
+    size = sum(weight.numel() for weight in language.model.parameters())
+    about = card.Card(
+        what=f"A language model (`{base}`{adapters}, {size:,} weights) that reads a prompt of the state and "
+        "answers with exactly one action in JSON; anything else is a NOOP.",
+        training=(
+            f"Warm start on {config.warm_start.states:,} states, every admissible action equally likely; then "
+            f"GRPO, {progress.step:,} steps of {config.grpo.states} states, estimator "
+            f"{config.grpo.estimator.value}; {progress.seconds:.0f} s of processor time. The model of the best "
+            "validation is kept in `best/`.",
+        ),
+        results=f"{title}.\n\n{table.markdown(rows)}\nSampled replies of the trained model save, world by world, "
+        f"$ (below 0: cost more) against\n\n" + "\n".join(lines) + f"\n\n{validity}.\n\n{groups}",
+        chosen="The checkpoint was chosen",
+        limits=(
+            "Beware of a collapse: a model that always answers NOOP writes perfect JSON. Compare it with *best "
+            "constant* in the table, and see the share of NOOP above.",
+        ),
+        agent="llm",
+        page="grpo.md",
+        licence=card.licence(None if config.model.kind is Kind.tiny else base),
     )
-    write_card(run, text)
+    write_card(run, card.markdown(about, config, run, scenario))
     print(f"\nrun folder   {run.path}\ncurves       tensorboard --logdir {run.path.parent.parent}\n"
           f"go on        {resume_command(run, 'grpo')} grpo.steps=...")  # fmt: skip
     return float(sampled.episodes.reward.mean())
