@@ -253,6 +253,7 @@ class Trainer:
         figures = validation_figures(sampled, greedy, self.baselines)
         if self.log is not None:
             self.log.write(figures, step)
+            self.log.validation(self.judge, sampled, step)
         save_json(self.run.eval / f"{step:012d}.json", validation_record(step, sampled, greedy, self.baselines))
         self.bar.say(
             f"{step:>6,} steps  reward {reward:8.1f} sampled, {greedy_reward:8.1f} likeliest  "

@@ -179,7 +179,7 @@ class Trainer:
         model, progress = self.model, self.progress
         progress.next_evaluation = model.num_timesteps + int(self.config.ppo.eval_every)
         result = self.validator.validate(model)
-        record_validation(model, self.run, result)
+        record_validation(model, self.run, self.validator, result)
         stage = f"  stage {self.curriculum.stages[self.curriculum.stage].name}" if self.curriculum.stages else ""
         self.bar.say(
             f"{model.num_timesteps:>9,} steps  reward {result.reward:8.1f}  wins {100 * result.win_rate:3.0f} %  "

@@ -25,3 +25,8 @@ class History:
         self.dollars.append(tuple(float(w[f"tick_{part}"]) for part in BILL_PARTS))
         if action != simulator.noop:
             self.actions.append((int(w["tick"]) - 1, action, int(w["verdict"])))
+
+    def cut(self, ticks: int) -> None:
+        """Forget what came after so many ticks."""
+        del self.load[ticks:], self.served[ticks:], self.dollars[ticks:]
+        self.actions = [entry for entry in self.actions if entry[0] < ticks]

@@ -19,6 +19,7 @@ from cloudrl.config import PPOConfig
 from cloudrl.reward.bill import BILL_PARTS
 from cloudrl.reward.terms import TERM_NAMES
 from cloudrl.runs import Run
+from trainers.common.pictures import explain_operations
 
 LAYOUT = {
     "Outcome": {
@@ -50,7 +51,7 @@ LAYOUT = {
 }
 """Custom-scalars tab: what belongs together stands together."""
 
-METRICS = ("eval/mean_reward", "eval/deterministic_reward", "ops/win_rate", "ops/savings")
+METRICS = ("eval/mean_reward", "eval/deterministic_reward", "eval/bill", "ops/win_rate", "ops/savings")
 """Results by which the HParams tab compares runs."""
 
 
@@ -107,6 +108,7 @@ def make_logger(config: PPOConfig, run: Run, resume_step: int | None) -> Logger:
     board.writer = SummaryWriter(str(run.tb), purge_step=purge)
     if resume_step is None:
         board.writer.add_custom_scalars(LAYOUT)
+        explain_operations(board.writer)
     for summary in hparams(_settings(config), dict.fromkeys(METRICS, 0.0)):
         board.writer.file_writer.add_summary(summary)  # type: ignore[attr-defined]
     return Logger(str(run.tb), [CsvRows(run.progress_file, resume_step), board])

@@ -21,6 +21,7 @@ from evaluation.rollout import Episodes
 from evaluation.statistics import paired
 from trainers.common import card
 from trainers.common.checkpoints import Progress, load_model
+from trainers.common.pictures import board_of, show_validation
 from trainers.common.validation import Validation, Validator, baselines
 
 
@@ -54,8 +55,8 @@ def record_episodes(model: MaskablePPO, worlds: CloudOpsSB3VecEnv, stage: int) -
         record("memory/vetoes", int((worlds.memory.tables.antibodies != 0).sum()))
 
 
-def record_validation(model: MaskablePPO, run: Run, result: Validation) -> None:
-    """Scalars of a validation, and its details in eval/<steps>.json."""
+def record_validation(model: MaskablePPO, run: Run, validator: Validator, result: Validation) -> None:
+    """Scalars and pictures of a validation, and its details in eval/<steps>.json."""
     record = model.logger.record
     record("eval/mean_reward", result.reward)
     record("eval/deterministic_reward", float(result.deterministic.reward.mean()))
@@ -64,6 +65,10 @@ def record_validation(model: MaskablePPO, run: Run, result: Validation) -> None:
         record(f"eval/{name}", float(getattr(result.sampled, name).mean()))
     record("ops/win_rate", result.win_rate)
     record("ops/savings", result.savings)
+    board = board_of(model.logger)
+    if board is not None:
+        safety = validator.config.safety
+        show_validation(board, validator.scenario, safety, result.sampled, result.actions, model.num_timesteps)
     save_json(
         run.eval / f"{model.num_timesteps:012d}.json",
         {

@@ -14,6 +14,7 @@ from cloudrl.scenarios.schema import Scenario
 from cloudrl.seeding import VALIDATION_SEEDS
 from evaluation.agents.agent import Agent
 from evaluation.agents.policy_agent import PolicyAgent
+from evaluation.metrics import Recorder
 from evaluation.rollout import Episodes, play_episodes
 
 TUNING_START = VALIDATION_SEEDS.start + 5_000
@@ -27,6 +28,7 @@ class Validation:
     sampled: Episodes
     deterministic: Episodes
     idle: Episodes
+    actions: np.ndarray  # (B, T) flat, that were executed in the sampled episodes
 
     @property
     def reward(self) -> float:
@@ -51,16 +53,17 @@ class Validator:
         self.seeds = start + np.arange(n_worlds)
         self.idle = self.play(scripted.noop())
 
-    def play(self, agent: Agent | scripted.ScriptedPolicy) -> Episodes:
+    def play(self, agent: Agent | scripted.ScriptedPolicy, watch: Recorder | None = None) -> Episodes:
         return play_episodes(
-            agent, self.scenario, self.seeds, reward=self.config.reward, safety=self.config.safety
+            agent, self.scenario, self.seeds, reward=self.config.reward, safety=self.config.safety, on_tick=watch
         )
 
     def validate(self, model: MaskablePPO) -> Validation:
         """Sampled and deterministic play of the current policy."""
-        sampled = self.play(PolicyAgent(model.policy, deterministic=False))
+        recorder = Recorder()
+        sampled = self.play(PolicyAgent(model.policy, deterministic=False), recorder)
         deterministic = self.play(PolicyAgent(model.policy))
-        return Validation(sampled, deterministic, self.idle)
+        return Validation(sampled, deterministic, self.idle, recorder.actions)
 
     def best_noop_offset(self, model: MaskablePPO, offsets: list[float], deterministic: bool) -> float:
         """The logit to add to NOOP under which the policy earns the highest mean reward here."""

@@ -12,6 +12,7 @@ from cloudrl.scenarios.schema import Scenario
 from cloudrl.seeding import VALIDATION_SEEDS
 from evaluation.agents.llm_agent import BLOCK, CheckpointAgent
 from evaluation.agents.lm_files import LanguageModel
+from evaluation.metrics import Recorder
 from evaluation.rollout import Episodes, play_episodes
 from trainers.llm.config import GRPOConfig
 from trainers.llm.precision import for_play
@@ -26,6 +27,7 @@ class Played(NamedTuple):
     episodes: Episodes
     json_valid: float
     admissible: float
+    actions: np.ndarray  # (B, T) flat, that were executed
 
 
 class Judge:
@@ -35,9 +37,9 @@ class Judge:
         self.config, self.scenario = config, scenario
         self.seeds = start + np.arange(n_worlds)
 
-    def play(self, agent: Any) -> Episodes:
+    def play(self, agent: Any, watch: Recorder | None = None) -> Episodes:
         return play_episodes(
-            agent, self.scenario, self.seeds, reward=self.config.reward, safety=self.config.safety
+            agent, self.scenario, self.seeds, reward=self.config.reward, safety=self.config.safety, on_tick=watch
         )
 
     def language(self, language: LanguageModel, temperature: float) -> Played:
@@ -49,13 +51,14 @@ class Judge:
             player, self.scenario, self.scenario.slots, temperature=temperature,
             actions=self.config.safety.actions, block=min(BLOCK, len(self.seeds)),
         )  # fmt: skip
-        episodes = self.play(agent)
+        recorder = Recorder()
+        episodes = self.play(agent, recorder)
         language.model.train(training)
         counts = agent.counts()
         replies = counts["replies"].sum()
         valid = float((counts["json_valid"] * counts["replies"]).sum() / replies)
         rejected = (episodes.vetoed + episodes.invalid).sum()
-        return Played(episodes, valid, valid - float(rejected / replies))
+        return Played(episodes, valid, valid - float(rejected / replies), recorder.actions)
 
     def best_constant(self) -> tuple[str, Episodes]:
         """The operation that earns most if it is played over and over."""

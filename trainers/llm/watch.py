@@ -11,13 +11,17 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+from omegaconf import OmegaConf
 from torch.utils.tensorboard import SummaryWriter
+from torch.utils.tensorboard.summary import hparams
 
 from cloudrl.llm.parse import Code
 from cloudrl.reward.terms import TERM_NAMES
 from cloudrl.runs import Run, write_atomic
 from trainers.common.logs import CsvRows
+from trainers.common.pictures import explain_operations, show_validation
 from trainers.llm.groups import Sample
+from trainers.llm.judge import Judge, Played
 
 _BASELINES = ["baseline/best_constant", "baseline/noop", "baseline/random_valid"]
 LAYOUT = {
@@ -50,6 +54,13 @@ LAYOUT = {
         "Curriculum": ["Multiline", ["curriculum/stage"]],
     },
 }  # fmt: skip
+METRICS = ("eval/mean_reward", "eval/deterministic_reward", "eval/bill", "ops/win_rate", "ops/savings")
+"""Results by which the HParams tab compares runs."""
+_SETTINGS = (
+    "seed", "scenario.name", "model.name", "grpo.estimator", "grpo.steps", "grpo.states", "grpo.group",
+    "grpo.learning_rate", "grpo.entropy_coef", "grpo.act_price", "warm_start.states", "safety.mode",
+)  # fmt: skip
+"""What it shows of a run."""
 _OURS = (
     "llm/", "baseline/", "group/", "eval/", "ops/", "safety/", "reward/", "bill/", "curriculum/", "warm_start/",
     "memory/", "rollout/", "time/",
@@ -64,6 +75,9 @@ class Log:
         self.board = SummaryWriter(str(run.tb), purge_step=purge)
         if resume_step is None:
             self.board.add_custom_scalars(LAYOUT)
+            explain_operations(self.board)
+        for summary in hparams(_settings(run), dict.fromkeys(METRICS, 0.0)):
+            self.board.file_writer.add_summary(summary)  # type: ignore[attr-defined]
         self.csv = CsvRows(run.progress_file, resume_step)
         self.folder = run.path / "samples"
 
@@ -79,6 +93,11 @@ class Log:
         self.csv.write(named, {}, step)
         self.board.flush()
 
+    def validation(self, judge: Judge, played: Played, step: int) -> None:
+        """Pictures of a validation."""
+        safety = judge.config.safety
+        show_validation(self.board, judge.scenario, safety, played.episodes, played.actions, step)
+
     def samples(self, samples: Sequence[Sample], texts: Sequence[str], step: int) -> None:
         """Sampled groups as a table: in TensorBoard's text tab, and as samples/step_<n>.md."""
         if not samples:
@@ -90,6 +109,13 @@ class Log:
 
     def close(self) -> None:
         self.board.close()
+
+
+def _settings(run: Run) -> dict[str, Any]:
+    """From the run's own config."""
+    config = OmegaConf.load(run.config_file)
+    values = {name: OmegaConf.select(config, name) for name in _SETTINGS}
+    return {name: v if isinstance(v, (bool, int, float, str)) else str(v) for name, v in values.items()}
 
 
 def markdown(sample: Sample, text: str) -> str:
