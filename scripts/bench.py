@@ -391,6 +391,7 @@ def bench_aws(args: argparse.Namespace) -> None:
             "server: steps in all, 64 sessions of 20, wall", f"{load['steps_per_second']:.0f}/s",
             verdict(load["steps_per_second"], 60),
         ],
+        ["server: steps in a second of its processor time", f"{load['steps_per_processor_second']:.0f}/s", ""],
         ["server: latency of a step, median", f"{load['latency_median_ms']:.0f} ms", ""],
         ["server: 64 episodes begun at once", f"{load['episodes_per_second']:.1f}/s", ""],
     ]  # fmt: skip

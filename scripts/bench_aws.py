@@ -108,8 +108,8 @@ def alive(pid: int) -> bool:
 
 
 @contextmanager
-def server() -> Iterator[str]:
-    """The base URL of a server process."""
+def server() -> Iterator[tuple[str, int]]:
+    """The base URL and the id of a server process."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
@@ -125,7 +125,7 @@ def server() -> Iterator[str]:
                 break
             except OSError:
                 time.sleep(0.1)
-        yield f"http://127.0.0.1:{port}"
+        yield f"http://127.0.0.1:{port}", process.pid
     finally:
         process.terminate()
         process.wait(timeout=30)
@@ -148,23 +148,24 @@ def server_load(sessions: int, steps: int) -> dict[str, float]:
             latencies.append(time.perf_counter() - start)
             assert result.observation.step_count == k + 1, "a step was lost"
 
-    async def everybody(url: str) -> tuple[float, float]:
+    async def everybody(url: str, pid: int) -> tuple[float, float, float]:
         envs = [AsyncMyEnv(base_url=url, message_timeout_s=600) for _ in range(sessions)]
         start = time.perf_counter()
         await asyncio.gather(*map(begin, envs))
-        begun = time.perf_counter()
+        begun, used = time.perf_counter(), processor_seconds(pid)
         await asyncio.gather(*map(play, envs))
-        done = time.perf_counter()
+        done, spent = time.perf_counter(), processor_seconds(pid)
         await asyncio.gather(*(env.close() for env in envs))
-        return begun - start, done - begun
+        return begun - start, done - begun, spent - used
 
-    with server() as url:
-        starting, playing = asyncio.run(everybody(url))
+    with server() as (url, pid):
+        starting, playing, working = asyncio.run(everybody(url, pid))
     return {
         "sessions": sessions,
         "steps": sessions * steps,
         "episodes_per_second": sessions / starting,
         "steps_per_second": sessions * steps / playing,
+        "steps_per_processor_second": sessions * steps / working,
         "latency_median_ms": 1e3 * statistics.median(latencies),
         "latency_worst_ms": 1e3 * max(latencies),
     }
