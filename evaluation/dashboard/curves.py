@@ -43,7 +43,8 @@ def panels(runs: Mapping[str, Mapping[str, Curve]], tags: Sequence[str], smoothi
     shown = "".join(_panel(tag, runs, smoothing) for tag in tags if any(tag in curves for curves in runs.values()))
     if not shown:
         return '<div class="crl"><p class="soft">None of the chosen runs has logged these tags.</p></div>'
-    return f'<div class="crl">{legend(list(runs))}<div class="curves">{shown}</div></div>'
+    names = legend(list(runs)) if len(runs) > 1 else ""
+    return f'<div class="crl">{names}<div class="curves">{shown}</div></div>'
 
 
 def legend(names: Sequence[str]) -> str:

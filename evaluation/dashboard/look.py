@@ -53,7 +53,9 @@ footer { display: none !important; }
 .crl h3:first-child { margin-top: .2em; }
 .crl .lead { font-size: 1rem; }
 .crl .verdicts { font-size: .92rem; }
-.crl .curves { display: grid; grid-template-columns: repeat(auto-fill, minmax(min(100%, 320px), 1fr));
+.crl .verdicts .real::marker { content: "\\2713\\00A0"; color: var(--good); }
+.crl th[scope=row] { min-width: 9em; }
+.crl .curves { display: grid; grid-template-columns: repeat(auto-fill, minmax(min(100%, 360px), 1fr));
   gap: 18px 22px; margin: .8em 0 0; }
 .crl .curve-panel { min-width: 0; }
 .crl .curve-panel h3 { font-size: .9rem; font-weight: 600; margin: 0; }
@@ -68,7 +70,6 @@ footer { display: none !important; }
 .crl iframe { width: 100%; height: 75vh; border: 1px solid var(--hair); border-radius: 8px;
   background: var(--page); }
 .gradio-container .wrap-inner input { text-overflow: ellipsis; padding-right: 1.8em; }
-.stop { max-width: 9em; align-self: center; }
 @media (max-width: 640px) { .gradio-container { padding: 4px 4px 30px !important; }
   .gradio-container main.fillable { padding: 8px !important; } }
 .crl table { margin: 0; }

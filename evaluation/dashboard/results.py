@@ -135,7 +135,7 @@ def verdicts_html(comparisons: Sequence[Comparison]) -> str:
     """Is the difference real? One sentence per comparison."""
     if not comparisons:
         return ""
-    items = "".join(f'<li class="{"ok" if c.real else "soft"}">{escape(c.sentence())}</li>' for c in comparisons)
+    items = "".join(f'<li class="{"real" if c.real else "soft"}">{escape(c.sentence())}</li>' for c in comparisons)
     chance = (
         f'<p class="small soft">Of {len(comparisons)} intervals of 95 % about one in twenty misses by chance.</p>'
         if len(comparisons) > 3

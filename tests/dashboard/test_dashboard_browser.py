@@ -37,6 +37,7 @@ def pick(page: Any, label: str, *texts: str) -> None:
     """Choose entries of a dropdown that are not chosen yet."""
     box = page.get_by_label(label, exact=True).locator("visible=true").first
     for text in texts:
+        box.blur()  # a list opens when its box gets the focus
         box.click()
         page.get_by_role("option", name=text, selected=False).first.click()
     page.keyboard.press("Escape")

@@ -45,8 +45,10 @@ def build(folders: Folders, jobs: Jobs) -> None:
                 start = gr.Button("Evaluate", variant="primary")
             with gr.Column(scale=5, min_width=320):
                 job = gr.Dropdown([], label="Started here", visible=False, allow_custom_value=True)
-                status = html()
-                stop = gr.Button("Stop", size="md", visible=False, elem_classes="stop", min_width=120)
+                with gr.Row(equal_height=False):
+                    with gr.Column(scale=4, min_width=220):
+                        status = html()
+                    stop = gr.Button("Stop", size="md", visible=False, scale=0, min_width=120)
                 run = gr.Dropdown([], label="Evaluation", allow_custom_value=True, visible=False)
                 table = html(notice(NOTHING))
         report = html()

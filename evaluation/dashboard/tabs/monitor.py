@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from html import escape
 from typing import Any
 
@@ -13,7 +13,7 @@ from evaluation.dashboard.curves import first_tags, panels
 from evaluation.dashboard.events import QUIET
 from evaluation.dashboard.folders import Folders
 from evaluation.dashboard.look import html, notice, problem
-from evaluation.dashboard.records import TRAINERS, Curve, describe, find_runs, read_curves
+from evaluation.dashboard.records import TRAINERS, Curve, describe, find_runs, read_curves, read_record
 
 NOTHING = (
     "There is no run in {runs} yet. Start one in the tab Train, or with `python -m trainers.ppo`; "
@@ -78,7 +78,7 @@ class _View:
         problems = []
         for name in names:
             try:
-                found[name] = read_curves(self.folders, name)
+                found[self._title(name, found)] = read_curves(self.folders, name)
             except UserError as error:
                 problems.append(problem(str(error)))
         known = list(dict.fromkeys(tag for curves in found.values() for tag in sorted(curves)))
@@ -87,6 +87,11 @@ class _View:
         if text == seen:
             return gr.skip(), gr.skip(), gr.skip()
         return text, gr.Dropdown(known), text
+
+    def _title(self, name: str, taken: Collection[str]) -> str:
+        """What the legend calls a run: what the list calls it."""
+        record = read_record(self.folders, self.folders.inside(name))
+        return name if record is None or record.label in taken else record.label
 
     def details(self, chosen: Sequence[str] | None) -> str:
         """Command and settings of each chosen run, folded up."""

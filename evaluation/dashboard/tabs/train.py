@@ -44,8 +44,10 @@ def build(folders: Folders, jobs: Jobs) -> None:
                     resume = gr.Button("Resume")
             with gr.Column(scale=5, min_width=320):
                 job = gr.Dropdown([], label="Started here", visible=False, allow_custom_value=True)
-                status = html(notice(START))
-                stop = gr.Button("Stop", size="md", visible=False, elem_classes="stop", min_width=120)
+                with gr.Row(equal_height=False):
+                    with gr.Column(scale=4, min_width=220):
+                        status = html(notice(START))
+                    stop = gr.Button("Stop", size="md", visible=False, scale=0, min_width=120)
                 curves = html()
                 log = gr.Textbox(
                     label="Log", lines=8, max_lines=16, interactive=False, elem_classes="log", visible=False
