@@ -181,8 +181,11 @@ def _terminal() -> tuple[int, int]:
     """(read, write) ends of a terminal, or of a pipe where the system has none."""
     try:
         import pty
+        import termios
 
-        return pty.openpty()
+        read, write = pty.openpty()
+        termios.tcsetwinsize(write, (40, 118))  # a bar that finds no width draws nothing
+        return read, write
     except (ImportError, OSError):
         return os.pipe()
 

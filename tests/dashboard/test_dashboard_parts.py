@@ -239,6 +239,18 @@ def test_a_job_is_followed_and_stopped(jobs: Jobs, terminal: bool) -> None:
     assert jobs.folders_in_use() == set()
 
 
+def test_a_progress_bar_of_tqdm_is_seen(jobs: Jobs) -> None:
+    code = (
+        "import sys, time\nfrom tqdm import tqdm\n"
+        "bar = tqdm(total=8, desc='easy', unit='episode', disable=not sys.stderr.isatty(), mininterval=0)\n"
+        "bar.set_postfix_str('greedy', refresh=False); bar.update(2); time.sleep(60)"
+    )
+    job = jobs.start("eval", "", ["-c", code], terminal=True)
+    until(lambda: job.bar is not None and job.bar[0] == 25)
+    assert job.bar is not None and job.bar[1].startswith("2/8") and "greedy" in job.bar[1]
+    assert job.log() == ""
+
+
 def test_a_failed_job_says_why(jobs: Jobs) -> None:
     said = jobs.start("ppo", "", ["-c", "import sys; sys.exit('cloudrl: seed=x: not a number')"])
     silent = jobs.start("eval", "", ["-c", "import sys; sys.exit(3)"])
