@@ -35,24 +35,25 @@ _VIEWS = ("_facts", "_observation", "_mask", "_mask_int8", "_arguments", "_tick"
 class CloudOpsEnv(gymnasium.Env[np.ndarray, np.int64]):
     """Operate a small cloud for a day: keep it serving, safe and cheap. One step is a tick of five minutes.
 
-    Observation: Box(-10, 10, (N * 53 + 16,), float32), N = scenario.slots (6 / 12 / 25 for Easy / Medium / Hard).
+    **Observation**: Box(-10, 10, (N * 53 + 16,), float32), N = scenario.slots (6, 12, 25 in Easy, Medium, Hard).
         N blocks of `cloudrl.observation.RESOURCE_FEATURES`, then `WORLD_FEATURES`; `observation.names(N)` names
         every number. An agent sees what monitoring shows: vulnerabilities and exposure stay hidden until they are
         found, metrics may be late, alarms may be false. Slots without a resource are zeros.
 
-    Action: Discrete(N * 12 + 1). `slot * 12 + op` with op in ANALYZE, PATCH, ENCRYPT, ROTATE_CREDS, RESTART,
+    **Action**: Discrete(N * 12 + 1). `slot * 12 + op` with op in ANALYZE, PATCH, ENCRYPT, ROTATE_CREDS, RESTART,
         RESIZE_DOWN, STOP, DELETE, START, RESIZE_UP, ENABLE_LOGGING, RESTRICT_ACCESS; the last index is NOOP
         (`cloudrl.Action.from_index`). The mask tells what is possible and, with safety="enforce", what is safe;
         never what is useful. An action outside it, or outside the space, does not run: NOOP runs instead, the
         rejection is named in the info and costs a little.
 
-    Reward: a float, R = cost + security + reliability + action + failure, in units of the world's own baseline
+    **Reward**: a float, R = cost + security + reliability + action + failure, in units of the world's own baseline
         infrastructure dollars per tick. The bill in dollars, which benchmarks score, is apart from it.
 
-    Episode end: after scenario.horizon.ticks steps with terminated=True. The horizon is part of the task and the
-        time left is observed; nothing beyond it counts. truncated is always False.
+    **Episode end**: after scenario.horizon.ticks steps with terminated=True. The horizon is part of the task and
+        the time left is observed; nothing beyond it counts. truncated is always False.
 
-    Info:
+    **Info**
+
         reset and step
             action_mask         int8 (A,)  1 = may be chosen (NOOP always may): `action_space.sample(mask)`;
                                            `action_masks()` gives the same as bool

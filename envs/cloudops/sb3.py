@@ -74,7 +74,8 @@ class CloudOpsSB3VecEnv(VecEnv):
     The world of environment i in its k-th episode is a function of (seed, i, k) inside the split: it never depends
     on B, and nothing is consumed.
 
-    infos are empty dicts but at the end of an episode:
+    **infos** are empty dicts but at the end of an episode:
+
         terminal_observation, TimeLimit.truncated (always False: the horizon is a termination),
         episode             {"r": return, "l": ticks, "t": seconds since the start}; r is the raw reward, whatever
                             control_variate and reward_scale make of the training reward

@@ -36,7 +36,7 @@ class CloudOpsVectorEnv(VectorEnv[np.ndarray, np.ndarray, np.ndarray]):
 
     It gives, bit for bit, what SyncVectorEnv(..., autoreset_mode=AutoresetMode.SAME_STEP) of CloudOpsEnv gives: an
     environment whose episode ends returns the first observation of its next world in the same step; the last one
-    stands in `infos["final_obs"][i]`, the last info in infos["final_info"]. infos["action_mask"] is (B, A) int8 and
+    stands in `infos["final_obs"][i]`, the last info in infos["final_info"]. infos["action_mask"] is (B, A) int8,
     always that of the returned observations.
 
     `reset(seed=s)` seeds environment i with s + i (or a list of B seeds); options: "world_seed" (one, or B of
