@@ -72,13 +72,13 @@ def write(page: Path, folder: Path, code: Path = ROOT) -> None:
             execute(block, folder, code, f"{page.name}, line {block.line}", 60.0)
 
 
-def follow(page: Path, folder: Path, code: Path = ROOT, limit: float = 300.0) -> str:
+def follow(page: Path, folder: Path, code: Path = ROOT, limit: float = 900.0) -> str:
     """Follow the page in `folder`. Returns all output; AssertionError names the place and what was printed."""
     write(page, folder, code)
     return run(page, folder, code, limit)
 
 
-def run(page: Path, folder: Path, code: Path = ROOT, limit: float = 300.0) -> str:
+def run(page: Path, folder: Path, code: Path = ROOT, limit: float = 900.0) -> str:
     """Run the blocks of a page whose files are written."""
     output = everything = ""
     for block in blocks(page):
