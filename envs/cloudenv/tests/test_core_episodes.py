@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import os
 import threading
+import time
 from typing import Any
 
 import pytest
@@ -12,6 +13,7 @@ import pytest
 from cloudenv.server.managers.episode import Episode
 from cloudenv.server.managers.episodes import EpisodeStore, TooManyEpisodes
 from cloudenv.server.managers.task import Task, load_task
+from cloudenv.server.providers.aws.backend import Backend
 from cloudenv.server.providers.aws.errors import PipelineError
 from cloudenv.server.providers.aws.moto_backend import MotoBackend
 
@@ -129,3 +131,27 @@ def _tagged(text: str) -> dict[str, str]:
     import base64
 
     return {"$base64": base64.b64encode(text.encode()).decode()}
+
+
+def test_the_first_call_of_an_operation_is_made_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It loads models of the service. Sixty episodes that begin at once would each load them: 23 s, not 6."""
+    times: list[tuple[float, float]] = []
+
+    def call(*_: Any) -> dict[str, Any]:
+        begun = time.perf_counter()
+        time.sleep(0.05)
+        times.append((begun, time.perf_counter()))
+        return {}
+
+    monkeypatch.setattr(Backend, "call", call)
+    backend = MotoBackend()
+    threads = [
+        threading.Thread(target=backend.call, args=("990000000001", "s3", "ListBuckets", {})) for _ in range(6)
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    first, *others = sorted(times)
+    assert len(others) == 5 and all(begun >= first[1] for begun, _ in others)
+    assert min(end for _, end in others) > max(begun for begun, _ in others), "later calls wait for nobody"

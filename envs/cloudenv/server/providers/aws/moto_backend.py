@@ -66,8 +66,21 @@ class MotoBackend(Backend):
         os.environ.setdefault("MOTO_EC2_LOAD_DEFAULT_AMIS", "false")
         self._routes: dict[str, list[tuple[re.Pattern[str], Handler]]] = {}
         self._routes_lock = threading.Lock()
+        self._called: set[tuple[str, str]] = set()
+        self._first_call = threading.Lock()
 
     def call(self, account: str, service: str, operation: str, payload: Mapping[str, Any]) -> dict[str, Any]:
+        if (service, operation) not in self._called:
+            # botocore and moto load models at first use, and sixty threads that begin at once would each load them
+            with self._first_call:
+                if (service, operation) not in self._called:
+                    try:
+                        return self._call(account, service, operation, payload)
+                    finally:
+                        self._called.add((service, operation))
+        return self._call(account, service, operation, payload)
+
+    def _call(self, account: str, service: str, operation: str, payload: Mapping[str, Any]) -> dict[str, Any]:
         response = super().call(account, service, operation, payload)
         if (service, operation) == ("elasticache", "DeleteReplicationGroup"):
             # moto keeps it as "deleting" for ever, and its name can never be used again
