@@ -49,7 +49,9 @@ def locate(path: str) -> Trained:
         folder = best
     final = run.eval / "final.json"
     offset = float(json.loads(final.read_text())["noop_offset"]) if final.exists() else 0.0
-    return Trained(folder, f"seed {run.manifest()['seed']}", _group(run), offset)
+    manifest = run.manifest()
+    trained_on = str(manifest["scenario"]).removeprefix("CloudOps-")
+    return Trained(folder, f"{trained_on}, seed {manifest['seed']}", f"{trained_on} ({_group(run)[:6]})", offset)
 
 
 def _inside_run(folder: Path) -> bool:
