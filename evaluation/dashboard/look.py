@@ -54,7 +54,8 @@ footer { display: none !important; }
 .crl .lead { font-size: 1rem; }
 .crl .verdicts { font-size: .92rem; }
 .crl .verdicts .real::marker { content: "\\2713\\00A0"; color: var(--good); }
-.crl th[scope=row] { min-width: 9em; }
+.crl th[scope=row] { min-width: 10.5em; }
+.job:not(:has(.crl)) { display: none; }
 .crl .curves { display: grid; grid-template-columns: repeat(auto-fill, minmax(min(100%, 360px), 1fr));
   gap: 18px 22px; margin: .8em 0 0; }
 .crl .curve-panel { min-width: 0; }
@@ -72,8 +73,9 @@ footer { display: none !important; }
 .gradio-container .wrap-inner input { text-overflow: ellipsis; padding-right: 1.8em; }
 @media (max-width: 640px) { .gradio-container { padding: 4px 4px 30px !important; }
   .gradio-container main.fillable { padding: 8px !important; } }
-.crl table { margin: 0; }
-.crl th, .crl td { border-left: 0; border-right: 0; border-top: 0; background: none; }
+/* separate, so that a column that stays keeps its lines */
+.crl table { margin: 0; padding: 0; border-collapse: separate; border-spacing: 0; }
+.crl th, .crl td { border-left: 0; border-right: 0; border-top: 0; }
 .crl pre { white-space: pre-wrap; overflow-wrap: anywhere; font: .8rem/1.5 var(--font-mono); margin: 0; }
 """
 

@@ -18,8 +18,9 @@ from evaluation.dashboard.look import html, notice, problem
 NOTHING = "No evaluation yet. Choose a suite and agents and press Evaluate: table and report appear here."
 SEEDS = [
     ("public: 200 test worlds", "public"),
-    ("validation: 200 worlds for choosing", "validation"),
-    ("20 validation worlds", "10000-10019"),
+    ("validation: 200 worlds to choose by", "validation"),
+    ("20 of the test worlds", "20000-20019"),
+    ("20 of the validation worlds", "10000-10019"),
 ]
 
 
@@ -38,14 +39,14 @@ def build(folders: Folders, jobs: Jobs) -> None:
                     info="Or type one: python:<module>:<class>, endpoint:<url>#<model>. noop is always played.",
                 )  # fmt: skip
                 seeds = gr.Dropdown(
-                    SEEDS, value="10000-10019", allow_custom_value=True, label="Worlds",
+                    SEEDS, value="20000-20019", allow_custom_value=True, label="Worlds",
                     info="Or a range of seeds, such as 10000-10099.",
                 )  # fmt: skip
                 more = gr.Textbox(label="Further settings", placeholder="safety=observe ledger=false")
                 start = gr.Button("Evaluate", variant="primary")
             with gr.Column(scale=5, min_width=320):
                 job = gr.Dropdown([], label="Started here", visible=False, allow_custom_value=True)
-                with gr.Row(equal_height=False):
+                with gr.Row(equal_height=False, elem_classes="job"):
                     with gr.Column(scale=4, min_width=220):
                         status = html()
                     stop = gr.Button("Stop", size="md", visible=False, scale=0, min_width=120)
