@@ -3,6 +3,7 @@
     python scripts/leaderboard.py                                           every suite, public worlds
     python scripts/leaderboard.py --planners easy medium                    greedy and MPC (hours) on these only
     python scripts/leaderboard.py --add ppo:runs/ppo/<a> ppo:runs/ppo/<b>   other agents too, on every suite
+    python scripts/leaderboard.py --add easy=llm:runs/grpo/<run>            ... on a single suite
     python scripts/leaderboard.py --suites easy medium --agents baselines --worlds 20000-20019 --out /tmp/try
 
 What was played before is taken from the cache below runs/eval, so that adding an agent plays that agent only.
@@ -117,6 +118,13 @@ def section(summary: Summary, timing: Timing, regret: dict[str, Interval]) -> st
     return "\n\n".join([f"## {suite.id}", where, table, *notes(results)])
 
 
+def added(specs: Sequence[str], suite: str) -> list[str]:
+    """Those of the further agents that play a suite."""
+    parts = [spec.partition("=") for spec in specs]
+    return [spec if head not in suite_names() else rest for spec, (head, _, rest) in zip(specs, parts, strict=True)
+            if head not in suite_names() or head == suite]  # fmt: skip
+
+
 PREFACE = """# Leaderboard
 
 Every agent on the public worlds of every suite, the best first; 95 % intervals over worlds. 0 is doing nothing,
@@ -132,7 +140,9 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser.add_argument("--suites", nargs="+", default=suite_names(), help="default: all that ship")
     parser.add_argument("--agents", nargs="+", default=AGENTS, help=f"default: {' '.join(AGENTS)}")
     parser.add_argument("--planners", nargs="*", help="suites on which greedy and MPC play too; default: all")
-    parser.add_argument("--add", nargs="+", default=[], help="more agents, such as ppo:<run>")
+    parser.add_argument(
+        "--add", nargs="+", default=[], help="more agents, such as ppo:<run>; easy=llm:<run>: on that suite only"
+    )
     parser.add_argument("--worlds", default="public", help="public, validation, or a range of seeds")
     parser.add_argument("--workers", type=int, help="processes; default: one per core")
     parser.add_argument("--out", type=Path, default=DOCS / "leaderboard", help="path without extension")
@@ -140,7 +150,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     sections, records = [], []
     for name in args.suites:
         planners = PLANNERS if name in (args.suites if args.planners is None else args.planners) else []
-        agents = ",".join(f"'{spec}'" for spec in [*args.agents, *planners, *args.add])
+        agents = ",".join(f"'{spec}'" for spec in [*args.agents, *planners, *added(args.add, name)])
         workers = "null" if args.workers is None else args.workers
         config = compose(
             "eval", [f"suite={name}", f"agents=[{agents}]", f"seeds={args.worlds}", f"workers={workers}"]
