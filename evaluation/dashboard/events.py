@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import threading
 from typing import Any
 
+LOADING = threading.Lock()
+"""Held while a handler imports what takes a while: two that import at once may find half of a module."""
 QUIET: dict[str, Any] = {
     "show_progress": "hidden",
     "api_visibility": "private",

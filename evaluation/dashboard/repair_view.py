@@ -12,6 +12,7 @@ from evaluation.dashboard.repair import Repair
 from evaluation.report.words import number
 
 _WIDTH, _HEIGHT, _ROW, _COLUMN, _PAD = 200, 46, 64, 300, 8  # of a tile, and between two; pixels
+_LEAST = 520  # width of the picture
 _LONGEST = 4000  # characters of a value
 
 
@@ -43,10 +44,10 @@ def graph(repair: Repair) -> str:
     state = repair.state
     now, wanted = repair.references(), repair.wanted_references()
     names = list(state)
-    edges = sorted((now | wanted) & {(a, b) for a in names for b in names})
+    edges = sorted((now | wanted) & {(a, b) for a in names for b in names if a != b})
     places = _places(names, edges)
     wrong = Counter(entry["resource"] for entry in repair.diff)
-    width = max((x for x, _ in places.values()), default=0) + _WIDTH + _PAD
+    width = max(_LEAST, max((x for x, _ in places.values()), default=0) + _WIDTH + _PAD)
     height = max((y for _, y in places.values()), default=0) + _HEIGHT + _PAD
     lines = "".join(_line(places[a], places[b], (a, b) in now) for a, b in edges)
     tiles = "".join(_tile(places[name], name, state[name], wrong[name], repair) for name in names)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import gradio as gr
 
 from cloudrl.errors import UserError
-from evaluation.dashboard.events import QUIET
+from evaluation.dashboard.events import LOADING, QUIET
 from evaluation.dashboard.folders import Folders
 from evaluation.dashboard.look import html, notice, problem
 
@@ -31,7 +31,8 @@ def build(folders: Folders) -> None:
         repair = gr.State(None, time_to_live=IDLE, delete_callback=_free)
         with gr.Row(equal_height=True):
             task = gr.Dropdown(
-                [], label="Task", allow_custom_value=True, scale=4, min_width=240, elem_id="cloudenv-task",
+                ["easy-task-1"], value="easy-task-1", label="Task", allow_custom_value=True, scale=4,
+                min_width=240, elem_id="cloudenv-task",
                 info="Or a generated one: gen:easy:7, gen:medium:3, gen:hard:1.",
             )  # fmt: skip
             start = gr.Button("Start", variant="primary", scale=1, min_width=100, elem_id="cloudenv-start")
@@ -94,7 +95,8 @@ class _View:
     def tasks(self, chosen: str | None) -> list[Any]:
         """The tasks that ship, and whether the extra is there."""
         try:
-            from evaluation.dashboard import repair
+            with LOADING:
+                from evaluation.dashboard import repair
         except ImportError:
             return [gr.skip(), gr.HTML(problem(NEEDS), visible=True), gr.Button(interactive=False)]
         known = repair.tasks()
@@ -104,7 +106,8 @@ class _View:
         """A new episode in place of the old one."""
         nothing = [gr.skip()] * 5
         try:
-            from evaluation.dashboard.repair import Repair
+            with LOADING:
+                from evaluation.dashboard.repair import Repair
         except ImportError:
             return [*nothing, self._say(NEEDS), *[gr.skip()] * 6]
         try:

@@ -11,7 +11,7 @@ import gradio as gr
 from cloudrl.errors import UserError
 from evaluation.dashboard import commands
 from evaluation.dashboard.agents import agent_choices
-from evaluation.dashboard.events import QUIET
+from evaluation.dashboard.events import LOADING, QUIET
 from evaluation.dashboard.folders import Folders
 from evaluation.dashboard.look import html, notice, problem
 
@@ -128,7 +128,8 @@ class _View:
     # ------------------------------------------------------------------ choose
     def lists(self, run: str | None) -> list[Any]:
         """Agents and evaluations, as they are now."""
-        from evaluation.dashboard.results import evaluations
+        with LOADING:
+            from evaluation.dashboard.results import evaluations
 
         known = evaluations(self.folders)
         names = [name for _, name in known]
@@ -167,10 +168,11 @@ class _View:
         self, source: str, suite: str, agent: str, run: str | None, of_run: str | None, seed: str, truth: bool
     ) -> list[Any]:
         """A new episode, and as much of it as is quickly played."""
-        from cloudrl.safety.config import SafetyConfig
-        from evaluation.dashboard import episode_view
-        from evaluation.dashboard.candidates import can_sample
-        from evaluation.dashboard.pilots import AgentPilot, of_evaluation, with_agent
+        with LOADING:
+            from cloudrl.safety.config import SafetyConfig
+            from evaluation.dashboard import episode_view
+            from evaluation.dashboard.candidates import can_sample
+            from evaluation.dashboard.pilots import AgentPilot, of_evaluation, with_agent
 
         try:
             if source == REPLAY:
