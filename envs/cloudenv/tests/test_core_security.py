@@ -257,6 +257,25 @@ def test_an_emulator_that_is_down_is_an_error_of_the_task() -> None:
         Episode("e", load_task("easy-task-1"), backend=HttpBackend(f"http://127.0.0.1:{port}"))
 
 
+def test_an_emulator_that_is_slow_is_an_error_of_the_action(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It takes connections and does not answer them: the episode goes on where it was."""
+    monkeypatch.setattr("cloudenv.server.providers.aws.backend.ANSWER_SECONDS", 0.2)
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        slow = HttpBackend(f"http://127.0.0.1:{silent.getsockname()[1]}")
+        with pytest.raises(PipelineError, match="does not answer"):
+            Episode("e", load_task("easy-task-1"), backend=slow)
+        episode = Episode("e", load_task("easy-task-1"), backend=BACKEND)
+        action = episode.solution()[0]
+        before, quick = episode.state(), episode._account.backend
+        episode._account.backend = slow
+        outcome = episode.act(**action)
+        assert outcome.operation_result["error"]["code"] == "EmulatorUnavailable"
+        assert outcome.state == before and not outcome.done
+        episode._account.backend = quick
+        assert episode.act(**action).done
+        episode.close()
+
+
 _WATCHED = """
 import os, socket, sys
 hosts = []

@@ -32,6 +32,9 @@ ENDPOINT_VARIABLE = "CLOUDENV_ENDPOINT_URL"
 ALLOWED_HOST_VARIABLE = "CLOUDENV_ALLOWED_ENDPOINT_HOST"
 """Names one host besides loopback that the endpoint may have: an emulator in a neighbouring container."""
 
+ANSWER_SECONDS = 20
+"""How long an emulator behind an endpoint may take for one answer."""
+
 ACCOUNT_PREFIX = "99"
 """Accounts of the emulator start with it. An agent never sees one, so a payload that names one is refused."""
 
@@ -128,7 +131,7 @@ class Backend:
                 retries={"total_max_attempts": 1},
                 proxies={},
                 connect_timeout=5,
-                read_timeout=20,
+                read_timeout=ANSWER_SECONDS,
                 max_pool_connections=64,
                 use_fips_endpoint=False,
                 use_dualstack_endpoint=False,
