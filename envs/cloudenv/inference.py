@@ -280,7 +280,7 @@ def run(args: argparse.Namespace) -> list[Played]:
 
 
 def parse_args(argv: Sequence[str] | None, environ: Mapping[str, str]) -> argparse.Namespace:
-    """Flags, with the variables of the environment as their defaults."""
+    """Flags, with the variables of the environment as their defaults. Raises InferenceError for a wrong one."""
     parser = argparse.ArgumentParser(
         prog="python -m cloudenv.inference",
         description=__doc__,
@@ -291,17 +291,23 @@ def parse_args(argv: Sequence[str] | None, environ: Mapping[str, str]) -> argpar
     parser.add_argument("--tasks", default=get("TASK_NAME") or "easy-task")
     parser.add_argument("--server", default=get("SERVER_URL") or "http://localhost:8000")
     parser.add_argument("--model", default=get("MODEL_NAME"))
-    parser.add_argument("--max-steps", type=int, default=get("MAX_STEPS") or 0, help="default: the task's own")
+    parser.add_argument("--max-steps", type=int, default=_steps(get("MAX_STEPS")), help="default: the task's own")
     parser.add_argument("--transcripts", default="transcripts", metavar="FOLDER")
     parser.add_argument("--seed", type=int, default=0, help="of the random agent")
     return parser.parse_args(argv)
 
 
+def _steps(text: str | None) -> int:
+    try:
+        return int(text or 0)
+    except ValueError:
+        raise InferenceError(f"MAX_STEPS={text!r:.40} is not a whole number") from None
+
+
 def main(argv: Sequence[str] | None = None) -> None:
     """The command."""
-    args = parse_args(argv, os.environ)
     try:
-        print(table(run(args)))
+        print(table(run(parse_args(argv, os.environ))))
     except InferenceError as error:
         print(f"cloudenv: {error}", file=sys.stderr)
         raise SystemExit(1) from None

@@ -108,6 +108,7 @@ def test_generated_tasks_differ() -> None:
         ("gen:brutal:1", "not of the form"),
         ("gen:easy:-1", "not of the form"),
         ("easy-task-2", "did you mean 'easy-task-1'"),
+        ("xyz", "there are \\d\\d, such as easy-.*hard-.*medium-"),
         ("../../etc/passwd", "unknown task"),
         ("", "unknown task"),
     ],

@@ -157,6 +157,7 @@ WRONG: dict[str, tuple[list[str], dict[str, str], str]] = {
     "a server that does not answer": (["--agent", "noop", "--server", "http://127.0.0.1:9"], {}, "SERVER_URL"),
     "a task that does not exist": (["--agent", "noop", "--tasks", "no-such-task"], {}, "no-such-task"),
     "a file that is no task": (["--agent", "noop", "--tasks", "bad.json"], {}, "bad.json"),
+    "steps that are no number": (["--agent", "noop"], {"MAX_STEPS": "many"}, "MAX_STEPS"),
     "no task": (["--agent", "noop", "--tasks", ","], {}, "no task"),
     "transcripts where none can be": (["--agent", "noop", "--transcripts", "bad.json/x"], {}, "bad.json"),
 }

@@ -65,4 +65,8 @@ def closest(name: str, known: object) -> str:
     """A closing phrase for an unknown name."""
     names = sorted(known)  # type: ignore[call-overload]
     close = difflib.get_close_matches(str(name), names, n=1)
-    return f"did you mean {close[0]!r}?" if close else f"choose from {', '.join(names)}"
+    if close:
+        return f"did you mean {close[0]!r}?"
+    if len(names) > 40:
+        return f"there are {len(names)}, such as {', '.join(names[:: len(names) // 6])}"
+    return f"choose from {', '.join(names)}"
