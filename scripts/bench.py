@@ -388,6 +388,10 @@ def bench_aws(args: argparse.Namespace) -> None:
         ["fork, the fastest", f"{forks.min():.1f} ms", ""],
         ["fork, processor time of all processes; median", f"{np.median(fork_work):.1f} ms", ""],
         [
+            "server: from its start to /health, wall", f"{load['start_seconds']:.1f} s",
+            verdict(load["start_seconds"], 3, True),
+        ],
+        [
             "server: steps in all, 64 sessions of 20, wall", f"{load['steps_per_second']:.0f}/s",
             verdict(load["steps_per_second"], 60),
         ],

@@ -108,24 +108,25 @@ def alive(pid: int) -> bool:
 
 
 @contextmanager
-def server() -> Iterator[tuple[str, int]]:
-    """The base URL and the id of a server process."""
+def server() -> Iterator[tuple[str, int, float]]:
+    """The base URL and the id of a server process, and how many seconds it took until /health answered."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
+    start = time.perf_counter()
     process = subprocess.Popen(
         [sys.executable, "-m", "cloudenv.server.app", "--port", str(port)],
         stdout=subprocess.DEVNULL,
         env={**os.environ, "CLOUDENV_MAX_SESSIONS": "256"},
     )
     try:
-        for _ in range(600):
+        for _ in range(3000):
             try:
                 urllib.request.urlopen(f"http://127.0.0.1:{port}/health", timeout=1).close()
                 break
             except OSError:
-                time.sleep(0.1)
-        yield f"http://127.0.0.1:{port}", process.pid
+                time.sleep(0.02)
+        yield f"http://127.0.0.1:{port}", process.pid, time.perf_counter() - start
     finally:
         process.terminate()
         process.wait(timeout=30)
@@ -158,9 +159,10 @@ def server_load(sessions: int, steps: int) -> dict[str, float]:
         await asyncio.gather(*(env.close() for env in envs))
         return begun - start, done - begun, spent - used
 
-    with server() as (url, pid):
+    with server() as (url, pid, start_seconds):
         starting, playing, working = asyncio.run(everybody(url, pid))
     return {
+        "start_seconds": start_seconds,
         "sessions": sessions,
         "steps": sessions * steps,
         "episodes_per_second": sessions / starting,
