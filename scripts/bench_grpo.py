@@ -18,11 +18,13 @@ os.environ.setdefault("TRL_EXPERIMENTAL_SILENCE", "1")
 import argparse
 import tempfile
 import time
+import warnings
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 import torch as th
+import transformers
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from trainers.llm.engine import StepGRPOTrainer
@@ -82,6 +84,8 @@ def distance(a: th.Tensor, b: th.Tensor) -> float:
 
 def bench(states: int, repetitions: int) -> tuple[list[list[str]], dict[str, Any]]:
     """Rows of the table, and the numbers."""
+    transformers.logging.disable_progress_bar()
+    warnings.filterwarnings("ignore", category=FutureWarning, module="transformers")
     folder = str(fetch())
     ids, mask, prompts = rows(states)
     truth = gradients_of(make_trainer(th.float64, folder), ids, mask, ["shared"])["shared"]

@@ -2,6 +2,10 @@
 
     python scripts/judge_grpo.py runs/grpo/<a> <b> <c> --worlds 200 --out docs/results/grpo_easy
     python scripts/judge_grpo.py runs/grpo/<a> --split validation --worlds 50
+    python scripts/judge_grpo.py runs/grpo/<a> --worlds 8 --bfloat16 --keep played [--only sampled]
+
+The last form is for large models: what was played is kept in a folder, and not played again; `--only` plays but
+the rows of models whose name holds a text, so that several processes can share the work, and draws no table.
 
 The best model of each run is played, sampled and with its likeliest replies, and what its warm start left, next
 to doing nothing, the best constant operation on these very worlds, random admissible play and the runbooks.
@@ -12,6 +16,8 @@ from __future__ import annotations
 
 import argparse
 import csv
+import uuid
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +33,7 @@ from cloudrl.scenarios.schema import Scenario
 from cloudrl.seeding import TEST_SEEDS, VALIDATION_SEEDS
 from evaluation import table
 from evaluation.agents import lm_files
-from evaluation.agents.llm_agent import CheckpointAgent
+from evaluation.agents.llm_agent import BLOCK, CheckpointAgent
 from evaluation.rollout import Episodes, play_episodes
 from evaluation.statistics import paired
 from trainers.llm.judge import constants
@@ -52,13 +58,41 @@ def title_of(run: Run) -> str:
     return f"{what} seed {config.seed}"
 
 
-def play_model(folder: Path, scenario: Scenario, seeds: np.ndarray, temperature: float) -> tuple[Episodes, float]:
+def play_model(
+    folder: Path, scenario: Scenario, seeds: np.ndarray, temperature: float, bfloat16: bool = False
+) -> tuple[Episodes, float]:
     """(episodes, share of replies that are exactly one action in JSON) of a saved model."""
     language = lm_files.load(folder)
-    agent = CheckpointAgent.of(language, scenario, scenario.slots, temperature=temperature)
+    if bfloat16:
+        language.model.to(th.bfloat16)
+    block = min(BLOCK, len(seeds))
+    agent = CheckpointAgent.of(language, scenario, scenario.slots, temperature=temperature, block=block)
     episodes = play_episodes(agent, scenario, seeds)
     counts = agent.counts()
     return episodes, float((counts["json_valid"] * counts["replies"]).sum() / counts["replies"].sum())
+
+
+def remember(file: Path, episodes: Episodes, valid: float) -> None:
+    """Write what a model played."""
+    arrays: dict[str, Any] = {
+        f.name: getattr(episodes, f.name) for f in fields(episodes) if f.name not in ("parts", "ops")
+    } | {f"part_{name}": values for name, values in episodes.parts.items()}
+    file.parent.mkdir(parents=True, exist_ok=True)
+    own = file.with_name(f"{uuid.uuid4().hex}.npz")
+    np.savez(own, valid=valid, **arrays)
+    own.replace(file)
+
+
+def recall(file: Path, seeds: np.ndarray) -> tuple[Episodes, float] | None:
+    """What `remember` wrote of these worlds; None if it did not."""
+    if not file.exists():
+        return None
+    with np.load(file) as saved:
+        if not np.array_equal(saved["seeds"], seeds):
+            raise UserError(f"{file}: is of other worlds; name another folder, or delete it")
+        parts = {name.removeprefix("part_"): saved[name] for name in saved if name.startswith("part_")}
+        arrays = {f.name: saved[f.name] for f in fields(Episodes) if f.name not in ("parts", "ops")}
+        return Episodes(parts=parts, ops=None, **arrays), float(saved["valid"])
 
 
 def references(scenario: Scenario, seeds: np.ndarray) -> dict[str, Episodes]:
@@ -122,6 +156,9 @@ def main() -> None:
     parser.add_argument("--split", choices=STARTS, default="test")
     parser.add_argument("--worlds", type=int, default=200)
     parser.add_argument("--no-warm-start", action="store_true", help="leave the warm starts out")
+    parser.add_argument("--bfloat16", action="store_true", help="models compute in bfloat16")
+    parser.add_argument("--keep", type=Path, help="folder for what was played; it is not played again")
+    parser.add_argument("--only", help="play but rows of models with this text in their name, and keep them")
     parser.add_argument("--out", type=Path, help="write <out>.md, <out>.json and <out>.png")
     args = parser.parse_args()
     th.set_num_threads(1)
@@ -130,21 +167,31 @@ def main() -> None:
     runs = {title_of(run): run for run in (resolve_run(path, "grpo") for path in args.runs)}
     if len(runs) < len(args.runs):
         raise UserError("two of these runs have the same estimator and seed: their rows would have the same name")
-    results = references(scenario, seeds)
+    if args.only and args.keep is None:
+        raise UserError("--only: says what to play, --keep must say where to keep it")
+    results = {} if args.only else references(scenario, seeds)
     others = list(results)
     validity: dict[str, float] = {}
     gaps: list[dict[str, Any]] = []
     for name, run in runs.items():
         best = latest_checkpoint(run.best)
-        if best is None:
-            raise UserError(f"{run.path}: has no best model yet; resume the run")
         models = {"trained": best} | ({} if args.no_warm_start else {"warm start": run.path / "warm_start"})
         for what, folder in models.items():
             for how, temperature in (("sampled", 1.0), ("likeliest", 0.0)):
                 row = f"{name}, {what}, {how}"
-                results[row], validity[row] = play_model(folder, scenario, seeds, temperature)
+                if args.only and args.only not in row:
+                    continue
+                if folder is None:
+                    raise UserError(f"{run.path}: has no best model yet; resume the run")
+                file = None if args.keep is None else args.keep / f"{row.replace(', ', '_').replace(' ', '_')}.npz"
+                played = None if file is None else recall(file, seeds)
+                if played is None:
+                    played = play_model(folder, scenario, seeds, temperature, args.bfloat16)
+                    if file is not None:
+                        remember(file, *played)
+                results[row], validity[row] = played
                 print(f"{row}: {results[row].reward.mean():.1f}, valid JSON {validity[row]:.2%}", flush=True)
-        for how in ("sampled", "likeliest"):
+        for how in () if args.only else ("sampled", "likeliest"):
             row = f"{name}, trained, {how}"
             against = [*others, *(r for r in results if r.startswith(f"{name}, warm start"))]
             gaps += [
@@ -154,6 +201,8 @@ def main() -> None:
                 }
                 for other in against
             ]  # fmt: skip
+    if args.only:
+        return
     rows = table.rows(results)
     title = f"{scenario.name}, {args.split} worlds {seeds[0]}-{seeds[-1]}; ± = half the 95 % interval"
     table.show(rows, title)

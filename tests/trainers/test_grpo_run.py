@@ -226,10 +226,11 @@ CHAT = ("grpo.max_tokens=24", "grpo.steps=2", "warm_start.states=16", "warm_star
     [
         ("qwen2", ("model=qwen", "model.lora.rank=0")),
         ("qwen2", ("model=qwen", "grpo.estimator=exact", "model.lora.rank=0", "grpo.micro_states=2")),
+        ("qwen2", ("model=qwen", "grpo.estimator=exact", "model.lora.rank=0", "model.dtype=bfloat16")),
         ("qwen3", ("model=qwen3", "model.lora.rank=4", "trl.beta=0.01")),
         ("qwen2", ("model=qwen", "model.lora.rank=4", "trl.path=stock", "model.dtype=bfloat16")),
     ],
-    ids=["qwen2", "qwen2-exact", "qwen3-lora", "qwen2-lora-stock-bf16"],
+    ids=["qwen2", "qwen2-exact", "qwen2-exact-bf16", "qwen3-lora", "qwen2-lora-stock-bf16"],
 )
 def test_chat_models_train_to_a_checkpoint_that_the_evaluation_loads(
     command: Command, tmp_path: Path, kind: str, options: tuple[str, ...]
@@ -243,6 +244,8 @@ def test_chat_models_train_to_a_checkpoint_that_the_evaluation_loads(
     lora = any("rank=4" in option for option in options)
     assert (checkpoint / "adapter_model.safetensors").exists() == lora
     trained = lm_files.load(checkpoint)
+    if not lora:  # whatever they compute in, weights that are trained are kept in full
+        assert {weight.dtype for weight in trained.model.parameters()} == {th.float32}
     assert trained.facts.template == ({"enable_thinking": False} if kind == "qwen3" else {})
 
     scenario = new_trainer(tmp_path / "other", "warm_start.states=0").config.scenario
