@@ -48,7 +48,7 @@ def _actions(name: str) -> list[dict[str, Any]]:
     episode = Episode("e", task, backend=BACKEND)
     back = Episode("e", Task("t", broken=task.ideal, ideal=task.broken), backend=BACKEND)
     calls = episode.solution() + back.solution()
-    weak = [{**c, "payload": p} for c in calls for _, p in list(weaker(c["payload"], []))[:4]]
+    weak = [{**c, "payload": p} for c in calls for _, p in list(weaker(c, []))[:4]]
     deletes = [
         {"service": n.type.service, "operation": n.type.delete_op, "payload": n.type.delete(n.name)}
         for n in task.ideal_graph
