@@ -46,6 +46,7 @@ LEVELS = {
     "baseline/episode_best_constant": "best constant",
     "baseline/episode_runbook": "searched runbook",
 }
+HOW = {"sampled": 1.0, "likeliest": 0.0}
 COLOURS = ("#0b5cad", "#2f8fd8", "#7cbdf0", "#c44536", "#e07a5f", "#f2b5a7")
 
 
@@ -107,6 +108,23 @@ def references(scenario: Scenario, seeds: np.ndarray) -> dict[str, Episodes]:
     }
     out = {name: play_episodes(agent, scenario, seeds) for name, agent in agents.items()}
     return {"noop": out.pop("noop"), f"best constant ({best})": played[best], **out}
+
+
+def differences(results: dict[str, Episodes], others: list[str], name: str, how: str) -> list[dict[str, Any]]:
+    """Paired differences of a trained model against the `others`, its warm start, and other runs of its seed."""
+    row = f"{name}, trained, {how}"
+    seed = name.split("seed")[-1]
+    rivals = [r for r in results if r.endswith(f"seed{seed}, trained, {how}") and r != row]
+    own = [r for r in results if r.startswith(f"{name}, warm start")]
+    return [
+        {
+            "policy": row,
+            "against": other,
+            "saves": list(paired(results[other].bill, results[row].bill)),
+            "reward": list(paired(results[row].reward, results[other].reward)),
+        }
+        for other in [*others, *own, *rivals]
+    ]
 
 
 def curve(run: Run) -> dict[str, Any]:
@@ -172,12 +190,11 @@ def main() -> None:
     results = {} if args.only else references(scenario, seeds)
     others = list(results)
     validity: dict[str, float] = {}
-    gaps: list[dict[str, Any]] = []
     for name, run in runs.items():
         best = latest_checkpoint(run.best)
         models = {"trained": best} | ({} if args.no_warm_start else {"warm start": run.path / "warm_start"})
         for what, folder in models.items():
-            for how, temperature in (("sampled", 1.0), ("likeliest", 0.0)):
+            for how, temperature in HOW.items():
                 row = f"{name}, {what}, {how}"
                 if args.only and args.only not in row:
                     continue
@@ -191,18 +208,9 @@ def main() -> None:
                         remember(file, *played)
                 results[row], validity[row] = played
                 print(f"{row}: {results[row].reward.mean():.1f}, valid JSON {validity[row]:.2%}", flush=True)
-        for how in () if args.only else ("sampled", "likeliest"):
-            row = f"{name}, trained, {how}"
-            against = [*others, *(r for r in results if r.startswith(f"{name}, warm start"))]
-            gaps += [
-                {
-                    "policy": row, "against": other, "saves": list(paired(results[other].bill, results[row].bill)),
-                    "reward": list(paired(results[row].reward, results[other].reward)),
-                }
-                for other in against
-            ]  # fmt: skip
     if args.only:
         return
+    gaps = [gap for name in runs for how in HOW for gap in differences(results, others, name, how)]
     rows = table.rows(results)
     title = f"{scenario.name}, {args.split} worlds {seeds[0]}-{seeds[-1]}; ± = half the 95 % interval"
     table.show(rows, title)
