@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import csv
 import sys
-from dataclasses import fields
-from enum import Enum
 from pathlib import Path
 from typing import Any
 
@@ -42,14 +40,17 @@ LAYOUT = {
         ],
         "Memory": ["Multiline", ["memory/size", "memory/hits", "memory/vetoes"]],
     },
-    "Learning": {
+    "PPO: learning": {
         "Loss": ["Multiline", ["train/policy_gradient_loss", "train/value_loss", "warm_start/loss"]],
         "Trust region": ["Multiline", ["train/approx_kl", "train/clip_fraction"]],
         "Entropy and fit": ["Multiline", ["train/entropy_loss", "train/explained_variance"]],
         "Curriculum": ["Multiline", ["curriculum/stage"]],
     },
 }
-"""Custom-scalars tab: what belongs together stands together."""
+"""Custom-scalars tab: what belongs together stands together.
+
+TensorBoard merges categories of the same name, and charts that are the same: what both trainers log has one name.
+"""
 
 METRICS = ("eval/mean_reward", "eval/deterministic_reward", "eval/bill", "ops/win_rate", "ops/savings")
 """Results by which the HParams tab compares runs."""
@@ -115,18 +116,19 @@ def make_logger(config: PPOConfig, run: Run, resume_step: int | None) -> Logger:
 
 
 def _settings(config: PPOConfig) -> dict[str, Any]:
-    """What the HParams tab shows of a run."""
-    chosen: dict[str, Any] = {
+    """What the HParams tab shows of a run: few, and named as in GRPO's runs where they are the same."""
+    return {
+        "trainer": "ppo",
         "seed": config.seed,
         "scenario": config.curriculum.stages[-1].scenario if config.curriculum.stages else config.scenario.name,
         "curriculum": ", ".join(stage.name for stage in config.curriculum.stages),
-        "safety.mode": config.safety.mode,
-        "memory.enabled": config.memory.enabled,
+        "steps": int(config.ppo.total_timesteps),
+        "learning_rate": config.ppo.learning_rate,
+        "policy": config.ppo.policy.value,
+        "warm_start": int(config.warm_start.states),
+        "safety": config.safety.mode.value,
+        "memory": config.memory.enabled,
     }
-    for name, group in (("ppo", config.ppo), ("warm_start", config.warm_start), ("reward", config.reward)):
-        chosen |= {f"{name}.{f.name}": getattr(group, f.name) for f in fields(group)}
-    values = {key: v.value if isinstance(v, Enum) else v for key, v in chosen.items()}
-    return {key: v if isinstance(v, (bool, int, float, str)) else str(v) for key, v in values.items()}
 
 
 class Bar:

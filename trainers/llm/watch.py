@@ -18,7 +18,7 @@ from torch.utils.tensorboard.summary import hparams
 from cloudrl.llm.parse import Code
 from cloudrl.reward.terms import TERM_NAMES
 from cloudrl.runs import Run, write_atomic
-from trainers.common.logs import CsvRows
+from trainers.common.logs import METRICS, CsvRows
 from trainers.common.pictures import explain_operations, show_validation
 from trainers.llm.groups import Sample
 from trainers.llm.judge import Judge, Played
@@ -33,9 +33,9 @@ LAYOUT = {
         ],
         "Reward of replies": ["Multiline", ["train/rewards/score/mean", *_BASELINES]],
         "Saved against doing nothing, $": ["Multiline", ["ops/savings"]],
-        "Wins, share of episodes": ["Multiline", ["ops/win_rate"]],
+        "Validation wins, share": ["Multiline", ["ops/win_rate"]],
     },
-    "Replies": {
+    "GRPO: replies": {
         "Valid JSON, and admissible": ["Multiline", ["llm/json_valid", "llm/admissible", "eval/json_valid"]],
         "Rejected as": ["Multiline", [f"llm/{code}" for code in Code if code is not Code.ok]],
         "Vetoed and invalid": ["Multiline", ["safety/veto_rate", "safety/invalid_rate"]],
@@ -44,7 +44,7 @@ LAYOUT = {
         ],
         "Diversity": ["Multiline", ["llm/action_diversity", "llm/distinct_actions"]],
     },
-    "Learning": {
+    "GRPO: learning": {
         "Entropy of a token, of an action": ["Multiline", ["train/entropy", "llm/action_entropy"]],
         "Weight of the entropy": ["Multiline", ["train/entropy_coef"]],
         "Groups without variance": ["Multiline", ["train/frac_reward_zero_std", "llm/groups_without_variance"]],
@@ -54,13 +54,6 @@ LAYOUT = {
         "Curriculum": ["Multiline", ["curriculum/stage"]],
     },
 }  # fmt: skip
-METRICS = ("eval/mean_reward", "eval/deterministic_reward", "eval/bill", "ops/win_rate", "ops/savings")
-"""Results by which the HParams tab compares runs."""
-_SETTINGS = (
-    "seed", "scenario.name", "model.name", "grpo.estimator", "grpo.steps", "grpo.states", "grpo.group",
-    "grpo.learning_rate", "grpo.entropy_coef", "grpo.act_price", "warm_start.states", "safety.mode",
-)  # fmt: skip
-"""What it shows of a run."""
 _OURS = (
     "llm/", "baseline/", "group/", "eval/", "ops/", "safety/", "reward/", "bill/", "curriculum/", "warm_start/",
     "memory/", "rollout/", "time/",
@@ -112,10 +105,21 @@ class Log:
 
 
 def _settings(run: Run) -> dict[str, Any]:
-    """From the run's own config."""
-    config = OmegaConf.load(run.config_file)
-    values = {name: OmegaConf.select(config, name) for name in _SETTINGS}
-    return {name: v if isinstance(v, (bool, int, float, str)) else str(v) for name, v in values.items()}
+    """What the HParams tab shows of a run, from its own config: few, and named as in PPO's runs."""
+    config: Any = OmegaConf.load(run.config_file)
+    stages = config.curriculum.stages
+    return {
+        "trainer": "grpo",
+        "seed": config.seed,
+        "scenario": stages[-1].scenario if stages else config.scenario.name,
+        "curriculum": ", ".join(stage.name for stage in stages),
+        "steps": int(config.grpo.steps),
+        "learning_rate": config.grpo.learning_rate,
+        "policy": config.model.name,
+        "warm_start": int(config.warm_start.states),
+        "safety": str(config.safety.mode),
+        "memory": config.memory.enabled,
+    }
 
 
 def markdown(sample: Sample, text: str) -> str:
