@@ -22,7 +22,7 @@ ELSEWHERE = {
 }
 """Place on the site -> file of the repository."""
 
-MADE = {"leaderboard.md", "dashboard.md"}
+MADE = {"leaderboard.md"}
 """Pages that scripts write, after hours: a checkout may be without them."""
 
 _LINK = re.compile(r"(!?)\[([^\]]*)\]\(([^)\s]+)\)")
