@@ -97,7 +97,8 @@ def quoted(text: str) -> str:
     plain = re.fullmatch(r"[A-Za-z_./][A-Za-z0-9_./-]*|\d+-\d+|[1-9]\d*", text)
     if plain and text.lower() not in ("null", "true", "false", "nan", "inf"):
         return text
-    return "'" + text.replace("\\", "\\\\").replace("'", "\\'") + "'"
+    # A backslash stands for itself, but for those in front of a quote.
+    return "'" + re.sub(r"(\\*)('|\Z)", lambda m: m[1] + m[1] + ("\\'" if m[2] else ""), text) + "'"
 
 
 def shown(path: Path) -> str:

@@ -33,8 +33,9 @@ def stop_button(job: Job) -> Any:
     return gr.Button(_STOP[min(job.asked, 2)], interactive=job.running, visible=job.running)
 
 
-def choices(jobs: Jobs, *kinds: str) -> list[tuple[str, int]]:
-    return [(job.label, job.number) for job in jobs.of(*kinds)]
+def listed(jobs: Jobs, chosen: Job, *kinds: str) -> Any:
+    """The choice among all jobs of some kinds."""
+    return gr.Dropdown([(job.label, job.number) for job in jobs.of(*kinds)], value=chosen.number, visible=True)
 
 
 def command_line(job: Job) -> str:

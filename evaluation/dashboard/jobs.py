@@ -166,7 +166,7 @@ class Job:
             return
         found = _FOLDER.match(text)
         if found:
-            self.folder = Path(found[1])
+            self.folder = Path(found[1]).resolve()  # commands name it from the present folder
         with self._lock:
             self._lines.append(text)
 

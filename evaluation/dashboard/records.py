@@ -118,7 +118,7 @@ def read_curves(folders: Folders, name: str) -> dict[str, Curve]:
     except FileNotFoundError:
         if read_record(folders, path.parent) is None:
             raise UserError(f"{name}: this run is gone; was it deleted or moved?") from None
-        raise UserError(f"{name}: no curves here; only training runs write progress.csv") from None
+        raise UserError(f"{name}: no curves here; only trainings have them, see Evaluate") from None
     except (OSError, UnicodeDecodeError, csv.Error) as error:
         raise UserError(f"{name}: progress.csv cannot be read: {error}") from None
     if not curves:

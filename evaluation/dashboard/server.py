@@ -13,12 +13,13 @@ import os
 import socket
 import sys
 from collections.abc import AsyncIterator
+from urllib.parse import urlsplit
 
 import fastapi
 import gradio as gr
 import uvicorn
 from fastapi.responses import HTMLResponse, PlainTextResponse
-from starlette.datastructures import MutableHeaders
+from starlette.datastructures import Headers, MutableHeaders
 from starlette.middleware.trustedhost import TrustedHostMiddleware
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -70,12 +71,17 @@ def make_server(folders: Folders, jobs: Jobs | None = None, hosts: list[str] | N
 
 
 class _Policy:
-    """Says with every answer that has no policy of its own what the page may load: nothing from elsewhere."""
+    """Takes requests that change something from its own pages only, and says with every answer that has no policy
+    of its own what the page may load: nothing from elsewhere."""
 
     def __init__(self, app: ASGIApp) -> None:
         self.app = app
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "http" and _from_elsewhere(scope):
+            await PlainTextResponse("refused: asked for by a page of another server", 403)(scope, receive, send)
+            return
+
         async def answer(message: Message) -> None:
             if message["type"] == "http.response.start":
                 headers = MutableHeaders(scope=message)
@@ -85,6 +91,14 @@ class _Policy:
             await send(message)
 
         await self.app(scope, receive, answer if scope["type"] == "http" else send)
+
+
+def _from_elsewhere(scope: Scope) -> bool:
+    """Whether a page of another server asks for more than to read (browsers say whose page it is)."""
+    headers = Headers(scope=scope)
+    origin = headers.get("origin")
+    own = origin is None or urlsplit(origin).netloc == headers.get("host")
+    return scope["method"] not in ("GET", "HEAD", "OPTIONS") and not own
 
 
 def serve(folders: Folders, listener: socket.socket, host: str) -> None:

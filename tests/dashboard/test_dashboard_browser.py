@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
 import subprocess
@@ -63,6 +64,8 @@ def test_says_what_to_do_where_nothing_was_run(browser: Any, dashboard: Dashboar
 
 
 def test_first_page_within_three_seconds(browser: Any, dashboard: Dashboard) -> None:
+    if os.getloadavg()[0] > 2 * (os.cpu_count() or 1):
+        pytest.skip("the machine is busy with other things: seconds mean nothing")
     visit(browser, dashboard).context.close()  # the first one fills the caches of the file system
     times = []
     for _ in range(3):

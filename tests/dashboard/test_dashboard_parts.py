@@ -100,7 +100,7 @@ def test_a_run_in_the_making(folders: Folders) -> None:
 @pytest.mark.parametrize(
     ("damage", "message"),
     [
-        (lambda a: (a / "progress.csv").unlink(), "only training runs"),
+        (lambda a: (a / "progress.csv").unlink(), "only trainings have them"),
         (lambda a: (a / "progress.csv").write_text(""), "nothing logged yet"),
         (lambda a: (a / "progress.csv").write_text("step,x"), "nothing logged yet"),
         (lambda a: (a / "progress.csv").write_bytes(b"step,x\n\xff\n"), "cannot be read"),
@@ -230,7 +230,11 @@ def until(holds: Callable[[], object], seconds: float = 20.0) -> None:
 def test_a_job_is_followed_and_stopped(jobs: Jobs, terminal: bool) -> None:
     job = jobs.start("ppo", "a training", ["-c", WORKER], terminal)
     until(lambda: job.folder is not None and job.bar is not None and job.bar[0] == 40)
-    assert job.state == "running" and job.folder == Path("/tmp/some run") and job.bar == (40, "4/10 [00:04<00:06]")
+    assert (
+        job.state == "running"
+        and job.folder == Path("/tmp/some run").resolve()
+        and job.bar == (40, "4/10 [00:04<00:06]")
+    )
     assert jobs.folders_in_use() == {Path("/tmp/some run").resolve()}
     job.stop()
     until(lambda: not job.running)
@@ -249,6 +253,17 @@ def test_a_progress_bar_of_tqdm_is_seen(jobs: Jobs) -> None:
     until(lambda: job.bar is not None and job.bar[0] == 25)
     assert job.bar is not None and job.bar[1].startswith("2/8") and "greedy" in job.bar[1]
     assert job.log() == ""
+
+
+def test_a_run_named_from_the_present_folder_is_found(
+    jobs: Jobs, folders: Folders, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    a = plant_run(folders.runs, "a", [1.0])
+    monkeypatch.chdir(folders.runs.parent)
+    assert commands.shown(a) == "runs/ppo/a"
+    job = jobs.start("ppo", "", ["-c", f"print('run folder', {commands.shown(a)!r})"])
+    until(lambda: not job.running)
+    assert job.folder == a and "eval/mean_reward" in read_curves(Folders("runs"), str(job.folder))
 
 
 def test_a_failed_job_says_why(jobs: Jobs) -> None:

@@ -18,6 +18,8 @@ import pytest
 
 pytest.importorskip("gradio", reason="Gradio is not installed: pip install 'cloud-rl[dashboard]'")
 
+import gradio as gr
+
 from cloudrl.errors import UserError
 from cloudrl.memory.immune import ImmuneMemory
 from cloudrl.reward.bill import BILL_PARTS
@@ -126,6 +128,15 @@ def test_what_the_server_gives_and_what_it_refuses(client: Any, folders: Folders
         assert client.get(f"/gradio_api/file={file}").status_code in (403, 404)
 
 
+def test_a_page_of_somebody_else_starts_nothing(client: Any) -> None:
+    body = {"data": [], "fn_index": 0, "session_hash": "x"}
+    for headers in ({"origin": "http://evil.example"}, {"origin": "null"}, {"origin": "http://127.0.0.1:9"}):
+        answer = client.post("/gradio_api/run/predict", content=json.dumps(body), headers=headers)
+        assert answer.status_code == 403 and "another server" in answer.text
+    own = client.post("/gradio_api/run/predict", json=body, headers={"origin": "http://127.0.0.1"})
+    assert own.status_code != 403
+
+
 def test_handlers_are_no_public_interface(client: Any) -> None:
     assert client.get("/gradio_api/info").json()["named_endpoints"] == {}
 
@@ -139,7 +150,8 @@ def test_monitor_says_what_is_wrong_with_a_run(folders: Folders) -> None:
     a, b = (plant_run(folders.runs, name, [1.0, 2.0]) for name in "ab")
     html, _, seen = view.show(["ppo/a", "ppo/b"], ["ops/win_rate", "unknown"], 0, None)
     assert html.count("line curve") == 2 and "ops/win_rate" in html
-    assert view.show(["ppo/a", "ppo/b"], ["ops/win_rate"], 0, seen)[0] != html  # nothing new: left as it is
+    assert view.show(["ppo/a", "ppo/b"], ["ops/win_rate"], 0, seen)[2] == gr.skip()  # nothing new: left as it is
+    assert view.show(["ppo/a", "ppo/b"], ["eval/mean_reward"], 0, seen)[1] == gr.skip()  # the same tags to choose
     shutil.rmtree(a)
     (b / "progress.csv").write_text("")
     html, _, _ = view.show(["ppo/a", "ppo/b", "../../etc"], [], 0, seen)

@@ -85,7 +85,7 @@ class _View:
         """How the job stands; when it has ended, its run becomes the one that is shown."""
         job = self.jobs.get(chosen)
         if job is None or job.running or job.folder is None:
-            return [*self._shown(job), gr.skip()]
+            return [*self._shown(job, lists=False), gr.skip()]
         return [*self._shown(job), self._runs(self.folders.name(job.folder))]
 
     def start(self, suite: str, agents: Sequence[str], seeds: str, more: str) -> list[Any]:
@@ -116,13 +116,13 @@ class _View:
         return results.summary_html(summary), results.report_html(run) if has_report else notice("No report here.")
 
     # ------------------------------------------------------------------ pieces
-    def _shown(self, job: Job | None) -> list[Any]:
-        """Values of job, status, stop, timer."""
+    def _shown(self, job: Job | None, lists: bool = True) -> list[Any]:
+        """Values of job, status, stop, timer. `lists`: the choice of jobs too, which closes it."""
         if job is None:  # leave the page as it is: this answer may be older than a start that is under way
             return [gr.skip() for _ in range(4)]
         running = job.running
         return [
-            gr.Dropdown(job_view.choices(self.jobs, "eval"), value=job.number, visible=True),
+            job_view.listed(self.jobs, job, "eval") if lists or not running else gr.skip(),
             job_view.status(job),
             job_view.stop_button(job),
             gr.Timer(active=running),

@@ -22,6 +22,8 @@ NOTHING = (
 CHOOSE = "Choose runs above: their curves are laid over each other, and grow as the runs do."
 MOST_RUNS = 8
 """Overlaid: as many as there are colours."""
+Seen = tuple[str, list[str]]
+"""What a browser shows: the curves, and the tags to choose from."""
 
 
 def build(folders: Folders) -> None:
@@ -61,19 +63,24 @@ class _View:
 
     def refresh(self, chosen: Sequence[str] | None, live: bool) -> tuple[Any, Any]:
         """The list of runs; what was chosen stays, and the newest training is chosen for who chose nothing."""
-        runs = find_runs(self.folders, TRAINERS)
+        runs = sorted(find_runs(self.folders), key=lambda record: record.algo not in TRAINERS)
         listed = [(record.label, record.name) for record in runs]
         value = list(chosen or []) or [record.name for record in runs[:1]]
         return gr.Dropdown(listed, value=value), gr.Timer(active=bool(live))
 
     def show(
-        self, chosen: Sequence[str] | None, tags: Sequence[str] | None, smoothing: float, seen: str | None
+        self, chosen: Sequence[str] | None, tags: Sequence[str] | None, smoothing: float, seen: Seen | None
     ) -> tuple[Any, Any, Any]:
-        """Curves of the chosen runs, the tags that they have, and what is shown now; nothing where that is all."""
-        names = list(chosen or [])[:MOST_RUNS]
+        """Curves of the chosen runs, the tags to choose from, and both as seen; nothing where nothing is new."""
+        text, known = self._drawn(list(chosen or [])[:MOST_RUNS], tags or [], smoothing)
+        if seen is not None and (text, known) == tuple(seen):
+            return gr.skip(), gr.skip(), gr.skip()
+        # A list of choices that is sent again closes under the hand of who is choosing.
+        return text, gr.skip() if seen is not None and known == seen[1] else gr.Dropdown(known), (text, known)
+
+    def _drawn(self, names: Sequence[str], tags: Sequence[str], smoothing: float) -> Seen:
         if not names:
-            empty = not find_runs(self.folders, TRAINERS)
-            return notice(NOTHING.format(runs=self.folders.runs) if empty else CHOOSE), gr.skip(), None
+            return notice(CHOOSE if find_runs(self.folders) else NOTHING.format(runs=self.folders.runs)), []
         found: dict[str, dict[str, Curve]] = {}
         problems = []
         for name in names:
@@ -82,11 +89,9 @@ class _View:
             except UserError as error:
                 problems.append(problem(str(error)))
         known = list(dict.fromkeys(tag for curves in found.values() for tag in sorted(curves)))
-        wanted = [tag for tag in tags or [] if tag in known] or first_tags(known)
-        text = "".join(problems) + (panels(found, wanted, min(max(float(smoothing), 0.0), 0.99)) if found else "")
-        if text == seen:
-            return gr.skip(), gr.skip(), gr.skip()
-        return text, gr.Dropdown(known), text
+        wanted = [tag for tag in tags if tag in known] or first_tags(known)
+        drawn = panels(found, wanted, min(max(float(smoothing), 0.0), 0.99)) if found else ""
+        return "".join(problems) + drawn, known
 
     def _title(self, name: str, taken: Collection[str]) -> str:
         """What the legend calls a run: what the list calls it."""

@@ -79,7 +79,8 @@ class _View:
         return [*self._shown(job), self._runs()]
 
     def show(self, chosen: int | None) -> list[Any]:
-        return self._shown(self.jobs.get(chosen))
+        """The timer: everything but the choice of jobs, until the job ends."""
+        return self._shown(self.jobs.get(chosen), lists=False)
 
     def start(self, trainer: str, world: str, steps: str, seed: str, more: str) -> list[Any]:
         try:
@@ -121,13 +122,13 @@ class _View:
         return self._shown(job)
 
     # ------------------------------------------------------------------ pieces
-    def _shown(self, job: Job | None) -> list[Any]:
-        """Values of job, status, stop, curves, log, timer."""
+    def _shown(self, job: Job | None, lists: bool = True) -> list[Any]:
+        """Values of job, status, stop, curves, log, timer. `lists`: the choice of jobs too, which closes it."""
         if job is None:  # leave the page as it is: this answer may be older than a start that is under way
             return [gr.skip() for _ in range(6)]
         running = job.running  # before the rest is read, so that the last tick sees the end
         return [
-            gr.Dropdown(job_view.choices(self.jobs, *TRAINERS), value=job.number, visible=True),
+            job_view.listed(self.jobs, job, *TRAINERS) if lists or not running else gr.skip(),
             job_view.status(job),
             job_view.stop_button(job),
             self._curves(job),
