@@ -14,7 +14,6 @@ import math
 from pathlib import Path
 from typing import Any
 
-from cloudrl.errors import UserError
 from cloudrl.runs import Run, resolve_run, save_json, write_atomic
 from trainers.llm.report import read_json
 
@@ -87,8 +86,16 @@ def table_of(rows: list[dict[str, Any]]) -> str:
 
 
 def page(run: Run, final: dict[str, Any], picture: str) -> str:
-    """The page in markdown."""
-    seeds = final["seeds"]
+    """The page in markdown; without the final table if the run has none yet."""
+    samples = sorted((run.path / "samples").glob("step_*.md"))
+    groups = samples[-1].read_text().replace("# Groups", "## Sampled groups") if samples else ""
+    head = f"# A run of trainers.grpo\n\n`{command_of(run)}` on {run.manifest()['scenario']}.\n\n"
+    return f"{head}{results_of(final) if final else ''}![curves]({picture})\n\n{groups}"
+
+
+def results_of(final: dict[str, Any]) -> str:
+    """The final table, shares of valid replies and paired differences."""
+    seeds, minutes = final["seeds"], final["seconds"] / 60
     saved = "\n".join(
         f"| {other} | {mean:+.2f} [{low:+.2f}, {high:+.2f}] |"
         for other, (mean, low, high) in final["saved"].items()
@@ -97,28 +104,21 @@ def page(run: Run, final: dict[str, Any], picture: str) -> str:
         f"- {name}: {facts['json_valid']:.1%} of replies are valid JSON, {facts['admissible']:.1%} admissible"
         for name, facts in final["models"].items()
     )
-    samples = sorted((run.path / "samples").glob("step_*.md"))
-    groups = samples[-1].read_text().replace("# Groups", "## Sampled groups") if samples else ""
-    minutes = final["seconds"] / 60
     return (
-        f"# {len(seeds)} validation worlds after {minutes:.1f} processor minutes\n\n"
-        f"`{command_of(run)}` on {run.manifest()['scenario']}. The minutes are those of the warm start, training "
-        f"and the validations in between. Worlds of seeds {seeds[0]} to "
-        f"{seeds[-1]}; ± = half the 95 % interval over worlds.\n\n{table_of(final['rows'])}\n\n{valid}\n\n"
-        f"Sampled replies of the trained model save, world by world, $ (below 0: cost more):\n\n"
-        f"| against | |\n|---|---|\n{saved}\n\n![curves]({picture})\n\n{groups}"
+        f"{minutes:.1f} processor minutes for the warm start, training and the validations in between; "
+        f"{len(seeds)} validation worlds, seeds {seeds[0]} to {seeds[-1]}; ± = half the 95 % interval over worlds."
+        f"\n\n{table_of(final['rows'])}\n\n{valid}\n\nSampled replies of the trained model save, world by world, "
+        f"$ (below 0: cost more):\n\n| against | |\n|---|---|\n{saved}\n\n"
     )
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("run", help="a finished run of trainers.grpo")
+    parser.add_argument("run", help="a run of trainers.grpo; without a final table its curves and groups alone")
     parser.add_argument("--out", type=Path, required=True, help="write <out>.md, <out>.json and <out>.png")
     args = parser.parse_args()
     run = resolve_run(args.run, "grpo")
     final = read_json(run.eval / "final.json")
-    if not final:
-        raise UserError(f"{run.path}: has no final table yet; resume the run to its end")
     args.out.parent.mkdir(parents=True, exist_ok=True)
     curves, picture = series(run), args.out.with_suffix(".png")
     draw(curves, picture)

@@ -62,7 +62,7 @@ class ChatPrompts:
         if longest > self.limit:
             raise UserError(
                 f"a prompt has {longest} tokens, and the model's context leaves room for {self.limit}: say "
-                f"model.prompt=compact, model.allowed=false, a smaller scenario, or another model"
+                f"model.style=compact, model.allowed=false, a smaller scenario, or another model"
             )
         return out
 
