@@ -11,7 +11,6 @@ import pytest
 from cloudrl.scenarios.library import load_scenario, scenario_hash
 from tests.docs.pages import ROOT, blocks, follow, run, write
 from tests.docs.tags import tags_of, unexplained
-from trainers.common.card import licence
 
 TUTORIALS = ROOT / "docs" / "tutorials"
 IN_A_FOLDER = ("train-ppo", "train-grpo", "your-estate", "add-an-agent", "add-a-cloudenv-task")
@@ -52,11 +51,6 @@ def check_card(run: Path) -> None:
     assert re.search(rf'suite=easy "agents=\[noop,runbook,\w+:runs/\w+/{run.name}\]"', card)
     pages = re.findall(r"`(\w+\.md)`", card)
     assert len(pages) == 4 and all((ROOT / "docs" / page).exists() for page in pages)
-
-
-def test_weights_of_another_model_keep_its_licence() -> None:
-    assert "`Qwen/Qwen3-0.6B`, whose licence binds them" in licence("Qwen/Qwen3-0.6B")
-    assert "whose licence" not in licence()
 
 
 def test_the_tutorials_in_a_clone(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ from cloudrl.reward.weights import RewardWeights
 from cloudrl.runs import Run
 from cloudrl.safety.config import SafetyConfig
 from cloudrl.scenarios.estate import with_estate
-from cloudrl.scenarios.library import SUITES, scenario_hash
+from cloudrl.scenarios.library import SUITES, load_scenario, scenario_hash
 from cloudrl.scenarios.schema import Scenario
 from cloudrl.seeding import TRAIN_SEEDS, VALIDATION_SEEDS
 from trainers.common.validation import TUNING_START
@@ -50,7 +50,7 @@ def markdown(card: Card, config: Config, run: Run, scenario: Scenario) -> str:
     hours = scenario.horizon.ticks * TICK_HOURS
     training = (
         f"World: {scenario.name}{source}: room for {with_estate(scenario).slots} resources, "
-        f"{scenario.horizon.ticks} ticks ({hours:g} hours), constants {scenario_hash(scenario)}.",
+        f"{scenario.horizon.ticks} ticks ({hours:g} h), constants {scenario_hash(scenario)}.",
         *([f"Curriculum: {', '.join(stages)}."] if stages else []),
         *card.training,
         f"Safety: {config.safety.mode.value}, actions: {config.safety.actions.value}; "
@@ -59,7 +59,7 @@ def markdown(card: Card, config: Config, run: Run, scenario: Scenario) -> str:
         "Changed from the defaults: " + (", ".join(f"`{text}`" for text in overrides) or "nothing") + ".",
     )
     data = (
-        "Simulated worlds only: no data of a person or a company. "
+        f"Simulated worlds only{f', in the shape of `{scenario.path}`' if scenario.path else ''}. "
         f"Training worlds have seeds {TRAIN_SEEDS.start} to {TRAIN_SEEDS.stop - 1:,}. {card.chosen} on validation "
         f"worlds (seeds from {TUNING_START:,}); the table is of other ones (from {VALIDATION_SEEDS.start:,}). "
         f"The public test worlds (from {VALIDATION_SEEDS.stop:,}) were not played."
@@ -71,10 +71,13 @@ def markdown(card: Card, config: Config, run: Run, scenario: Scenario) -> str:
         "A dollar here compares policies; it is no forecast of an invoice. It was made for this simulator, "
         "not for operating a real system.",
     )
+    suite = _suite(scenario)
+    own = suite in SUITES and scenario_hash(load_scenario(suite)) != scenario_hash(scenario)
     agents = f'"agents=[noop,runbook,{card.agent}:{run.path}]"'
     play = (
-        f"```\npython -m evaluation.run suite={_suite(scenario)} {agents}\n```\n\n"
-        f"Pages in `docs/`: `{card.page}` (how it was trained, from Python), `metrics.md` (every figure), "
+        f"```\npython -m evaluation.run suite={suite} {agents}\n```\n\n"
+        + ("This run changed the scenario; the suite is as it is published.\n\n" if own else "")
+        + f"Pages in `docs/`: `{card.page}` (how it was trained, from Python), `metrics.md` (every figure), "
         "`benchmark.md`, `simulator.md` (the world and its limits)."
     )
     return "\n\n".join(
