@@ -195,6 +195,15 @@ def test_frames_are_collected() -> None:
     assert isinstance(frames, list) and len(frames) == 6 and all(f.shape == (600, 960, 3) for f in frames)
 
 
+def test_several_worlds_are_filmed_by_gymnasiums_own_batch() -> None:
+    env = gym.make_vec("CloudOps-Easy-v1", num_envs=2, vectorization_mode="sync", render_mode="rgb_array")
+    env.reset(seed=0)
+    frames = env.render()
+    assert frames is not None and len(frames) == 2 and not np.array_equal(frames[0], frames[1])
+    with pytest.raises(ValueError, match="no render mode"):
+        gym.make_vec("CloudOps-Easy-v1", num_envs=2, render_mode="rgb_array")  # made for speed: text only
+
+
 def test_a_video_is_recorded(tmp_path: Path) -> None:
     pytest.importorskip("moviepy")
     env = gym.wrappers.RecordVideo(gym.make("CloudOps-Easy-v1", render_mode="rgb_array"), str(tmp_path))
