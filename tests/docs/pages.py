@@ -8,13 +8,15 @@
 | ```diff | applied to the folder by `git apply` |
 | ```text right after one that was run | each of its lines stands in the output, in this order; `...` is anything |
 
-Others, and any block after the line `<!-- not run -->`, are for reading.
+Port 8123 of a page becomes one that is free. Other blocks, and any block after the line `<!-- not run -->`, are
+for reading.
 """
 
 from __future__ import annotations
 
 import os
 import re
+import socket
 import subprocess
 import sys
 from dataclasses import dataclass
@@ -95,9 +97,10 @@ def run(page: Path, folder: Path, code: Path = ROOT, limit: float = 900.0) -> st
 
 def execute(block: Block, folder: Path, code: Path, place: str, limit: float) -> str:
     """Run one block; its output."""
+    text = block.text.replace("8123", str(free_port()))
     command = {
-        "bash": ["bash", "-e", "-o", "pipefail", "-c", block.text],
-        "python": [sys.executable, "-c", block.text],
+        "bash": ["bash", "-e", "-o", "pipefail", "-c", text],
+        "python": [sys.executable, "-c", text],
         "diff": ["git", "apply"],
     }[block.language]
     stdin = block.text if block.language == "diff" else None
@@ -107,6 +110,14 @@ def execute(block: Block, folder: Path, code: Path, place: str, limit: float) ->
     )  # fmt: skip
     assert done.returncode == 0, f"{place}: exit code {done.returncode}\n{done.stdout}"
     return done.stdout
+
+
+def free_port() -> int:
+    """A port of loopback that nobody listens on now."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
 
 
 def shown_in(output: str, text: str, place: str) -> None:
