@@ -94,7 +94,7 @@ def test_train_watch_stop_resume(browser: Any, dashboard: Dashboard) -> None:
     page.reload()  # the job goes on, and is listed
     page.locator(".curve-panel path.curve").first.wait_for(timeout=20_000)
     page.get_by_role("button", name="Stop", exact=True).click()
-    page.locator(".status").get_by_text("stopped").wait_for(timeout=60_000)
+    page.locator(".status:visible").get_by_text("stopped").wait_for(timeout=60_000)
     run = next(p for p in (dashboard.runs / "ppo").iterdir())
     assert list((run / "checkpoints").glob("step_*/manifest.json"))
     assert not (run / "eval" / "final.json").exists()
@@ -106,7 +106,7 @@ def test_train_watch_stop_resume(browser: Any, dashboard: Dashboard) -> None:
     page.get_by_role("button", name="Resume").click()
     until(lambda: int(steps()) > before, what="the run goes on")
     page.get_by_role("button", name="Stop", exact=True).click()
-    page.locator(".status").get_by_text("stopped").wait_for(timeout=60_000)
+    page.locator(".status:visible").get_by_text("stopped").wait_for(timeout=60_000)
     page.context.close()
 
 
@@ -139,10 +139,10 @@ def test_two_runs_overlaid_and_one_deleted(browser: Any, dashboard: Dashboard, t
     open_tab(page, "Monitor")
     page.get_by_text("ppo/b").first.wait_for(timeout=20_000)
     pick(page, "Runs", "seed 7 · 01-01 00:00:07")
-    until(lambda: page.locator(".curve-panel").first.locator("path.curve").count() == 2, what="two lines")
+    until(lambda: page.locator(".curve-panel:visible").first.locator("path.curve").count() == 2, what="two lines")
     page.get_by_text("python -m trainers.ppo seed=7 # a").first.wait_for()
 
-    lines = lambda: page.locator(".curve-panel").first.locator("path.curve").nth(1).get_attribute("d")  # noqa: E731
+    lines = lambda: page.locator(".curve-panel:visible").first.locator("path.curve").nth(1).get_attribute("d")  # noqa: E731
     before = lines()
     with open(a / "progress.csv", "a") as file:
         file.write("300,5.0,1.0\n400,nonsense,1.0\n500,9.")  # a damaged row, and one in the making
@@ -150,7 +150,7 @@ def test_two_runs_overlaid_and_one_deleted(browser: Any, dashboard: Dashboard, t
 
     shutil.rmtree(a)
     page.get_by_role("alert").filter(has_text="is gone").wait_for(timeout=20_000)
-    assert page.locator(".curve-panel").first.locator("path.curve").count() == 1
+    assert page.locator(".curve-panel:visible").first.locator("path.curve").count() == 1
     (b / "progress.csv").write_bytes(b"step,eval/mean_reward\n\xff\xfe\n")
     page.get_by_role("alert").filter(has_text="ppo/b").wait_for(timeout=20_000)
     assert "Traceback" not in page.content() and page.faults == []
@@ -161,12 +161,12 @@ def test_two_browsers_do_not_see_each_other(browser: Any, dashboard: Dashboard, 
     one, two = visit(browser, dashboard), visit(browser, dashboard)
     for page in (one, two):
         open_tab(page, "Monitor")
-        page.locator(".curve-panel").first.wait_for(timeout=20_000)
+        page.locator(".curve-panel:visible").first.wait_for(timeout=20_000)
     pick(one, "Runs", "seed 7 · 01-01 00:00:07")
-    until(lambda: one.locator(".curve-panel").first.locator("path.curve").count() == 2)
+    until(lambda: one.locator(".curve-panel:visible").first.locator("path.curve").count() == 2)
     one.get_by_label("Live").uncheck()
     two.wait_for_timeout(3000)
-    assert two.locator(".curve-panel").first.locator("path.curve").count() == 1
+    assert two.locator(".curve-panel:visible").first.locator("path.curve").count() == 1
     assert two.get_by_label("Live").is_checked()
     for page in (one, two):
         page.context.close()
@@ -193,7 +193,7 @@ def evaluate(page: Any, seeds: str, agents: tuple[str, ...]) -> None:
 def test_evaluate_and_compare(browser: Any, dashboard: Dashboard) -> None:
     page = visit(browser, dashboard)
     for agents in (("random", "handwritten"), ("handwritten", "runbook")):
-        done = page.locator(".status").get_by_text("done")
+        done = page.locator(".status:visible").get_by_text("done")
         count = len(list((dashboard.runs / "eval").glob("2*"))) if (dashboard.runs / "eval").exists() else 0
         evaluate(page, "10000-10003", agents)
         until(lambda n=count: len(list((dashboard.runs / "eval").glob("2*"))) > n, 180, what="an evaluation ends")
