@@ -145,7 +145,7 @@ def draw(curves: dict[str, dict[str, Any]], to: Path) -> None:
     matplotlib.use("svg")
     from matplotlib import pyplot as plt
 
-    figure, axes = plt.subplots(figsize=(7.6, 4.2), layout="constrained")
+    figure, axes = plt.subplots(figsize=(9.2, 4.2), layout="constrained")
     for (name, data), colour in zip(curves.items(), COLOURS * len(curves), strict=False):
         axes.plot(data["steps"], data["sampled"], "-o", color=colour, ms=4, label=f"{name}, sampled")
         axes.plot(data["steps"], data["likeliest"], "--", color=colour, lw=1.2, label=f"{name}, likeliest")
@@ -162,7 +162,7 @@ def draw(curves: dict[str, dict[str, Any]], to: Path) -> None:
         )  # fmt: skip
     axes.set(xlabel="gradient steps", ylabel="mean reward R of validation episodes, baseline ticks")
     axes.spines[["top", "right"]].set_visible(False)
-    axes.legend(frameon=False, fontsize=8, loc="lower right", bbox_to_anchor=(1.0, 0.08))
+    figure.legend(frameon=False, fontsize=8, loc="outside right center")
     figure.savefig(to, dpi=150)
     plt.close(figure)
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 import argparse
 import csv
 import math
+import re
 from pathlib import Path
 from typing import Any
 
@@ -69,7 +70,7 @@ def command_of(run: Run) -> str:
     """The command that repeats the run, without where it wrote."""
     manifest = run.manifest()
     own = [o for o in manifest["overrides"] if not o.startswith(("runs_dir=", "progress_bar=", "resume="))]
-    return " ".join(["python -m trainers.grpo", *own])
+    return " ".join(["python -m trainers.grpo", *(re.sub(r"=/.*/", "=<...>/", option) for option in own)])
 
 
 def table_of(rows: list[dict[str, Any]]) -> str:
