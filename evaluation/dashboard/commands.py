@@ -7,7 +7,7 @@ import shlex
 from collections.abc import Sequence
 from pathlib import Path
 
-import configs
+from cloudrl.config import CONFIG_DIR
 from cloudrl.errors import UserError
 from evaluation.dashboard.folders import Folders
 from evaluation.dashboard.records import TRAINERS
@@ -17,7 +17,7 @@ REFUSED = ("runs_dir", "resume", "trust", "progress_bar", "hydra")
 """Keys that the dashboard sets itself, or that only a person at a command line may set: they say where files are
 written and whose pickled files are loaded."""
 _NO_SCENARIO = ("base", "topologies", "estate")
-_ROOT = Path(configs.__file__).parent
+_ROOT = Path(CONFIG_DIR)
 
 
 def worlds() -> list[tuple[str, str]]:
