@@ -110,6 +110,12 @@ def references(scenario: Scenario, seeds: np.ndarray) -> dict[str, Episodes]:
     return {"noop": out.pop("noop"), f"best constant ({best})": played[best], **out}
 
 
+def seconds_of(run: Run) -> float:
+    """Processor time of a run up to its newest checkpoint."""
+    newest = latest_checkpoint(run.checkpoints)
+    return float("nan") if newest is None else float(read_json(newest / "progress.json").get("seconds", "nan"))
+
+
 def differences(results: dict[str, Episodes], others: list[str], name: str, how: str) -> list[dict[str, Any]]:
     """Paired differences of a trained model against the `others`, its warm start, and other runs of its seed."""
     row = f"{name}, trained, {how}"
@@ -174,6 +180,7 @@ def main() -> None:
     parser.add_argument("--split", choices=STARTS, default="test")
     parser.add_argument("--worlds", type=int, default=200)
     parser.add_argument("--no-warm-start", action="store_true", help="leave the warm starts out")
+    parser.add_argument("--how", choices=HOW, help="leave the other way to play out")
     parser.add_argument("--bfloat16", action="store_true", help="models compute in bfloat16")
     parser.add_argument("--keep", type=Path, help="folder for what was played; it is not played again")
     parser.add_argument("--only", help="play but rows of models with this text in their name, and keep them")
@@ -189,12 +196,13 @@ def main() -> None:
         raise UserError("--only: says what to play, --keep must say where to keep it")
     results = {} if args.only else references(scenario, seeds)
     others = list(results)
+    ways = [args.how] if args.how else list(HOW)
     validity: dict[str, float] = {}
     for name, run in runs.items():
         best = latest_checkpoint(run.best)
         models = {"trained": best} | ({} if args.no_warm_start else {"warm start": run.path / "warm_start"})
         for what, folder in models.items():
-            for how, temperature in HOW.items():
+            for how in ways:
                 row = f"{name}, {what}, {how}"
                 if args.only and args.only not in row:
                     continue
@@ -203,14 +211,14 @@ def main() -> None:
                 file = None if args.keep is None else args.keep / f"{row.replace(', ', '_').replace(' ', '_')}.npz"
                 played = None if file is None else recall(file, seeds)
                 if played is None:
-                    played = play_model(folder, scenario, seeds, temperature, args.bfloat16)
+                    played = play_model(folder, scenario, seeds, HOW[how], args.bfloat16)
                     if file is not None:
                         remember(file, *played)
                 results[row], validity[row] = played
                 print(f"{row}: {results[row].reward.mean():.1f}, valid JSON {validity[row]:.2%}", flush=True)
     if args.only:
         return
-    gaps = [gap for name in runs for how in HOW for gap in differences(results, others, name, how)]
+    gaps = [gap for name in runs for how in ways for gap in differences(results, others, name, how)]
     rows = table.rows(results)
     title = f"{scenario.name}, {args.split} worlds {seeds[0]}-{seeds[-1]}; ± = half the 95 % interval"
     table.show(rows, title)
@@ -222,10 +230,9 @@ def main() -> None:
             f"| {gap['policy']} | {gap['against']} | {saved:+.2f} [{low:+.2f}, {high:+.2f}] "
             f"| {gain:+.1f} [{least:+.1f}, {most:+.1f}] | {'yes' if gap['separated'] else 'no'} |"
         )
-    seconds = {name: read_json(run.eval / "final.json").get("seconds") for name, run in runs.items()}
+    seconds = {name: seconds_of(run) for name, run in runs.items()}
     facts = [
-        f"- {name}: "
-        + (f"{used:.0f} s of processor time for training and its validations" if used else "unfinished")
+        f"- {name}: {used:.0f} s of processor time for training and its validations"
         for name, used in seconds.items()
     ] + [f"- {row}: {share:.2%} of replies are valid JSON" for row, share in validity.items()]
     print("\n".join(lines + facts))
@@ -233,11 +240,14 @@ def main() -> None:
         picture = args.out.with_suffix(".png")
         args.out.parent.mkdir(parents=True, exist_ok=True)
         curves = {name: curve(run) for name, run in runs.items()}
-        draw(curves, picture)
+        shown = ""
+        if any(len(data["steps"]) > 1 for data in curves.values()):
+            draw(curves, picture)
+            shown = f"\n![curves]({picture.name})\n"
         text = (
             f"# GRPO: {title}\n\nScenario hash {scenario_hash(scenario)}. By `scripts/judge_grpo.py`.\n\n"
             f"{table.markdown(rows)}\nWorld by world (95 % interval); separated: both intervals above zero.\n\n"
-            + "\n".join(lines) + "\n\n" + "\n".join(facts) + f"\n\n![curves]({picture.name})\n"
+            + "\n".join(lines) + "\n\n" + "\n".join(facts) + "\n" + shown
         )  # fmt: skip
         write_atomic(args.out.with_suffix(".md"), text)
         save_json(
