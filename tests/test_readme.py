@@ -40,7 +40,7 @@ def test_python_of_the_pages_runs(page: Path, tmp_path: Path, monkeypatch: pytes
 
 
 def test_the_readme_has_python() -> None:
-    assert len(blocks(ROOT / "README.md")) == 2
+    assert len(blocks(ROOT / "README.md")) == 1
 
 
 def section(title: str) -> dict[str, str]:
