@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import json
 import re
-import shutil
 from html.parser import HTMLParser
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -357,23 +357,19 @@ def test_command(real: Results, tmp_path: Path, capsys: pytest.CaptureFixture[st
 
 
 @pytest.mark.browser
-def test_in_a_browser(built: Path) -> None:
+def test_in_a_browser(built: Path, browser: Any) -> None:
     """Nothing is fetched, nothing sticks out sideways, and nothing needs a script."""
-    playwright = pytest.importorskip("playwright.sync_api")
-    chromium = shutil.which("chromium") or shutil.which("google-chrome")
-    if chromium is None:
-        pytest.skip("no chromium on this machine")
-    with playwright.sync_playwright() as p:
-        browser = p.chromium.launch(executable_path=chromium, args=["--no-sandbox"])
-        for width, scheme in ((1280, "light"), (390, "dark")):
-            page = browser.new_page(viewport={"width": width, "height": 900}, color_scheme=scheme)
-            asked: list[str] = []
-            page.on("request", lambda request, asked=asked: asked.append(request.url))
-            page.goto(built.as_uri())
-            page.evaluate("document.querySelectorAll('details').forEach(d => d.open = true)")
-            assert page.evaluate("document.documentElement.scrollWidth") <= width
-            assert len(asked) == 1
-        plain = browser.new_context(java_script_enabled=False).new_page()
-        plain.goto(built.as_uri())
-        assert plain.locator("summary").count() > 3 and plain.locator("svg").first.is_visible()
-        browser.close()
+    for width, scheme in ((1280, "light"), (390, "dark")):
+        page = browser.new_page(viewport={"width": width, "height": 900}, color_scheme=scheme)
+        asked: list[str] = []
+        page.on("request", lambda request, asked=asked: asked.append(request.url))
+        page.goto(built.as_uri())
+        page.evaluate("document.querySelectorAll('details').forEach(d => d.open = true)")
+        assert page.evaluate("document.documentElement.scrollWidth") <= width
+        assert len(asked) == 1
+        page.close()
+    context = browser.new_context(java_script_enabled=False)
+    plain = context.new_page()
+    plain.goto(built.as_uri())
+    assert plain.locator("summary").count() > 3 and plain.locator("svg").first.is_visible()
+    context.close()
