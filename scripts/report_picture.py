@@ -18,9 +18,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("run", type=Path, help="folder of an evaluation with a report.html")
     parser.add_argument("--out", type=Path, required=True)
-    parser.add_argument(
-        "--select", help="only the first element of this CSS selector: #profiles, #bills, ..."
-    )
+    parser.add_argument("--select", help="only the first element of this CSS selector: #profiles, #bills, ...")
     parser.add_argument("--width", type=int, default=1180, help="CSS pixels")
     parser.add_argument("--height", type=int, default=900, help="CSS pixels, where the whole page is taken")
     parser.add_argument("--scheme", choices=("light", "dark"), default="light")
