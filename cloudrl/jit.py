@@ -61,10 +61,13 @@ def _forget_old(root: Path, keep: Path, days: float = 14.0) -> None:
 CACHE_DIR = _cache_dir()
 
 
-def kernel(function: Function) -> Function:
-    """Compile `function` in nopython mode, IEEE arithmetic (no fastmath: results must be bit-exact)."""
+def kernel(function: Function, folder: Path = CACHE_DIR) -> Function:
+    """Compile `function` in nopython mode, IEEE arithmetic (no fastmath: results must be bit-exact).
+
+    `folder` holds its machine code: one per version of all that the function calls.
+    """
     before = numba.config.CACHE_DIR
-    numba.config.CACHE_DIR = str(CACHE_DIR)
+    numba.config.CACHE_DIR = str(folder)
     try:
         return cast(Function, numba.njit(cache=True, nogil=True)(function))
     finally:

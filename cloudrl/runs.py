@@ -199,7 +199,7 @@ def resolve_run(path: str | Path, algo: str | None = None) -> Run:
         hint = did_you_mean(start.name, siblings) if siblings else "give the folder that the training printed"
         raise UserError(f"{path}: no such run; {hint}")
     for folder in [start, *start.resolve().parents][:4]:
-        manifest = _read_json(folder / MANIFEST)
+        manifest = read_json(folder / MANIFEST)
         if "algo" in manifest:
             if algo is not None and manifest["algo"] != algo:
                 raise UserError(f"{path}: a run of {manifest['algo']}, not of {algo}")
@@ -316,12 +316,12 @@ def latest_checkpoint(parent: Path) -> Path | None:
 
 def checkpoint_manifest(checkpoint: Path) -> dict[str, Any]:
     """step, meta and the files of a checkpoint."""
-    return _read_json(checkpoint / MANIFEST)
+    return read_json(checkpoint / MANIFEST)
 
 
 def is_whole(checkpoint: Path) -> bool:
     """Every file is there with the hash it was written with."""
-    manifest = _read_json(checkpoint / MANIFEST)
+    manifest = read_json(checkpoint / MANIFEST)
     if "files" not in manifest:
         return False
     return all(
@@ -346,7 +346,7 @@ def _folders(parent: Path) -> list[Path]:
 
 
 def _sequence(checkpoint: Path) -> int:
-    return int(_read_json(checkpoint / MANIFEST).get("sequence", 0))
+    return int(read_json(checkpoint / MANIFEST).get("sequence", 0))
 
 
 def _digest(path: Path) -> str:
@@ -354,7 +354,8 @@ def _digest(path: Path) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-def _read_json(path: Path) -> dict[str, Any]:
+def read_json(path: Path) -> dict[str, Any]:
+    """The object in a json file; {} if there is none, or it cannot be read."""
     try:
         value = json.loads(path.read_text())
     except (OSError, ValueError):

@@ -27,7 +27,7 @@ from omegaconf import OmegaConf
 
 from cloudrl.errors import UserError
 from cloudrl.policies import scripted
-from cloudrl.runs import Run, latest_checkpoint, resolve_run, save_json, write_atomic
+from cloudrl.runs import Run, latest_checkpoint, read_json, resolve_run, save_json, write_atomic
 from cloudrl.scenarios.library import load_scenario, scenario_hash
 from cloudrl.scenarios.schema import Scenario
 from cloudrl.seeding import TEST_SEEDS, VALIDATION_SEEDS
@@ -37,7 +37,6 @@ from evaluation.agents.llm_agent import BLOCK, CheckpointAgent
 from evaluation.rollout import Episodes, play_episodes
 from evaluation.statistics import paired
 from trainers.llm.judge import constants
-from trainers.llm.report import read_json
 
 STARTS = {"validation": VALIDATION_SEEDS.start, "test": TEST_SEEDS.start}
 SERIES = {"eval/mean_reward": "sampled", "eval/deterministic_reward": "likeliest"}

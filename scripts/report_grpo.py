@@ -15,8 +15,7 @@ import re
 from pathlib import Path
 from typing import Any
 
-from cloudrl.runs import Run, resolve_run, save_json, write_atomic
-from trainers.llm.report import read_json
+from cloudrl.runs import Run, read_json, resolve_run, save_json, write_atomic
 
 REPLIES = {
     "train/rewards/score/mean": ("model", "#0b5cad", "-"),

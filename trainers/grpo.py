@@ -31,7 +31,7 @@ from cloudrl.compose import curriculum_scenarios
 from cloudrl.curriculum import Curriculum
 from cloudrl.errors import UserError
 from cloudrl.observation import OBSERVATION_VERSION
-from cloudrl.runs import Run, check_trusted, create_run, resume_command, resume_point, save_json
+from cloudrl.runs import Run, check_trusted, create_run, read_json, resume_command, resume_point, save_json
 from cloudrl.scenarios.schema import Scenario
 from evaluation.agents import lm_files
 from trainers.common.build import pick_device
@@ -55,7 +55,6 @@ from trainers.llm.report import (
     episode_baselines,
     episode_figures,
     final_report,
-    read_json,
     validation_figures,
     validation_record,
     warm_started,

@@ -10,11 +10,9 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, TypeVar, cast
+from typing import Any, TypeVar
 
-import numba
-
-from cloudrl.jit import CACHE_DIR
+from cloudrl import jit
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 _HERE = Path(__file__).parent
@@ -28,14 +26,9 @@ def _version() -> str:
     return digest.hexdigest()[:16]
 
 
-_FOLDER = CACHE_DIR / f"planners-{_version()}"
+_FOLDER = jit.CACHE_DIR / f"planners-{_version()}"
 
 
 def kernel(function: Function) -> Function:
-    """As cloudrl.jit.kernel: nopython, IEEE arithmetic, no lock held."""
-    before = numba.config.CACHE_DIR
-    numba.config.CACHE_DIR = str(_FOLDER)
-    try:
-        return cast(Function, numba.njit(cache=True, nogil=True)(function))
-    finally:
-        numba.config.CACHE_DIR = before
+    """As cloudrl.jit.kernel."""
+    return jit.kernel(function, _FOLDER)

@@ -7,7 +7,6 @@ from __future__ import annotations
 import csv
 import functools
 import io
-import json
 import os
 import re
 from collections.abc import Iterable
@@ -17,7 +16,7 @@ from pathlib import Path
 import numpy as np
 
 from cloudrl.errors import UserError
-from cloudrl.runs import MANIFEST
+from cloudrl.runs import MANIFEST, read_json
 from evaluation.dashboard.folders import Folders
 
 DEPTH = 6
@@ -69,7 +68,7 @@ def find_runs(folders: Folders, algos: Iterable[str] | None = None) -> list[Reco
 
 def read_record(folders: Folders, path: Path) -> Record | None:
     """The run in a folder; None if it is none, or not whole yet."""
-    manifest = _json(path / MANIFEST)
+    manifest = read_json(path / MANIFEST)
     algo = manifest.get("algo")
     if not isinstance(algo, str):
         return None
@@ -151,14 +150,6 @@ def _number(text: str | None) -> float | None:
     except ValueError:
         return None
     return value if np.isfinite(value) else None
-
-
-def _json(path: Path) -> dict[str, object]:
-    try:
-        value = json.loads(path.read_text())
-    except (OSError, ValueError):
-        return {}
-    return value if isinstance(value, dict) else {}
 
 
 def _text(path: Path) -> str:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -186,12 +184,3 @@ def _last_groups(run: Run) -> str:
     }
     parts = [f"{text} {float(found[key]):.3f}" for key, text in named.items() if key in found]
     return "At the end of training: " + ", ".join(parts) + "." if parts else ""
-
-
-def read_json(path: Path) -> dict[str, Any]:
-    """What a file holds; nothing if it is not there or cannot be read."""
-    try:
-        value = json.loads(path.read_text())
-    except (OSError, ValueError):
-        return {}
-    return value if isinstance(value, dict) else {}
