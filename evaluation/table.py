@@ -45,6 +45,26 @@ _COLUMNS = (
 )
 
 
+def difference(results: dict[str, Episodes], policy: str, against: str) -> Row:
+    """A policy against another row, world by world: dollars saved and reward gained, with intervals."""
+    own, other = results[policy], results[against]
+    return {
+        "policy": policy,
+        "against": against,
+        "saves": list(paired(other.bill, own.bill)),
+        "reward": list(paired(own.reward, other.reward)),
+    }
+
+
+def gained(row: Row) -> str:
+    """Cells of a difference in markdown: who, against whom, dollars, reward."""
+    (saved, low, high), (gain, least, most) = row["saves"], row["reward"]
+    return (
+        f"| {row['policy']} | {row['against']} | {saved:+.2f} [{low:+.2f}, {high:+.2f}] "
+        f"| {gain:+.1f} [{least:+.1f}, {most:+.1f}] |"
+    )
+
+
 def _cell(key: str, value: Interval, digits: int) -> str:
     factor = 100.0 if key == "win_rate" else 1.0
     return f"{factor * value.mean:.{digits}f} ± {factor * value.half_width:.{digits}f}"

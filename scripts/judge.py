@@ -28,7 +28,6 @@ from cloudrl.seeding import TEST_SEEDS, VALIDATION_SEEDS
 from evaluation import table
 from evaluation.agents.policy_agent import PolicyAgent
 from evaluation.rollout import Episodes, play_episodes
-from evaluation.statistics import paired
 
 STARTS = {"validation": VALIDATION_SEEDS.start, "test": TEST_SEEDS.start}
 
@@ -58,18 +57,10 @@ def run_agents(path: str) -> dict[str, PolicyAgent]:
     return {f"{name}, sampled": load(deterministic=False), f"{name}, best action": load(noop_offset=offset)}
 
 
-def differences(results: dict[str, Episodes], trained: list[str]) -> list[dict[str, object]]:
+def differences(results: dict[str, Episodes], trained: list[str]) -> list[table.Row]:
     """Paired differences of each trained policy against each other row: dollars saved and reward gained."""
     return [
-        {
-            "policy": name,
-            "against": other,
-            "saves": list(paired(results[other].bill, results[name].bill)),
-            "reward": list(paired(results[name].reward, results[other].reward)),
-        }
-        for name in trained
-        for other in results
-        if other not in trained
+        table.difference(results, name, other) for name in trained for other in results if other not in trained
     ]
 
 
@@ -95,15 +86,9 @@ def main() -> None:
     title = f"{scenario.name}, {args.split} worlds {seeds[0]}-{seeds[-1]}; ± = half the 95 % interval"
     table.show(rows, title)
     gaps = differences(results, trained)
-    lines = ["| policy | against | saves $ more | reward gained |", "|---|---|---|---|"]
-    for gap in gaps:
-        saves, reward = gap["saves"], gap["reward"]
-        lines.append(
-            f"| {gap['policy']} | {gap['against']} | {saves[0]:+.2f} [{saves[1]:+.2f}, {saves[2]:+.2f}] "  # type: ignore[index]
-            f"| {reward[0]:+.1f} [{reward[1]:+.1f}, {reward[2]:+.1f}] |"  # type: ignore[index]
-        )
+    lines = ["| policy | against | saves $ more | reward gained |", "|---|---|---|---|", *map(table.gained, gaps)]
     print("\n".join(lines))
-    lost = [g for g in gaps if g["against"] != "searched runbook" and g["saves"][1] <= 0]  # type: ignore[index]
+    lost = [g for g in gaps if g["against"] != "searched runbook" and g["saves"][1] <= 0]
     print(
         f"\nNot separated from: {[(g['policy'], g['against']) for g in lost] or 'none (searched runbook aside)'}"
     )

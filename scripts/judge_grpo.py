@@ -35,7 +35,6 @@ from evaluation import table
 from evaluation.agents import lm_files
 from evaluation.agents.llm_agent import BLOCK, CheckpointAgent
 from evaluation.rollout import Episodes, play_episodes
-from evaluation.statistics import paired
 from trainers.llm.judge import constants
 
 STARTS = {"validation": VALIDATION_SEEDS.start, "test": TEST_SEEDS.start}
@@ -121,15 +120,7 @@ def differences(results: dict[str, Episodes], others: list[str], name: str, how:
     seed = name.split("seed")[-1]
     rivals = [r for r in results if r.endswith(f"seed{seed}, trained, {how}") and r != row]
     own = [r for r in results if r.startswith(f"{name}, warm start")]
-    return [
-        {
-            "policy": row,
-            "against": other,
-            "saves": list(paired(results[other].bill, results[row].bill)),
-            "reward": list(paired(results[row].reward, results[other].reward)),
-        }
-        for other in [*others, *own, *rivals]
-    ]
+    return [table.difference(results, row, other) for other in [*others, *own, *rivals]]
 
 
 def curve(run: Run) -> dict[str, Any]:
@@ -223,12 +214,8 @@ def main() -> None:
     table.show(rows, title)
     lines = ["| policy | against | saves $ more | reward gained | separated |", "|---|---|---|---|---|"]
     for gap in gaps:
-        (saved, low, high), (gain, least, most) = gap["saves"], gap["reward"]
-        gap["separated"] = bool(low > 0 and least > 0)
-        lines.append(
-            f"| {gap['policy']} | {gap['against']} | {saved:+.2f} [{low:+.2f}, {high:+.2f}] "
-            f"| {gain:+.1f} [{least:+.1f}, {most:+.1f}] | {'yes' if gap['separated'] else 'no'} |"
-        )
+        gap["separated"] = bool(gap["saves"][1] > 0 and gap["reward"][1] > 0)
+        lines.append(f"{table.gained(gap)} {'yes' if gap['separated'] else 'no'} |")
     seconds = {name: seconds_of(run) for name, run in runs.items()}
     facts = [
         f"- {name}: {used:.0f} s of processor time for training and its validations"
