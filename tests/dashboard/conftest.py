@@ -16,6 +16,9 @@ from typing import Any
 
 import pytest
 
+from cloudrl.actions import Op
+from cloudrl.memory.immune import ImmuneMemory
+
 ROOT = Path(__file__).resolve().parents[2]
 
 
@@ -71,6 +74,21 @@ def plant_run(runs: Path, name: str, rewards: list[float]) -> Path:
     rows = "".join(f"{100 * k},{r},{r / 2}\n" for k, r in enumerate(rewards))
     (path / "progress.csv").write_text("step,eval/mean_reward,ops/win_rate\n" + rows)
     return path
+
+
+def plant_memory(run: Path) -> tuple[Path, ImmuneMemory]:
+    """A memory in a checkpoint of a run: two patterns, the first of which is bad beyond doubt."""
+    made = ImmuneMemory()
+    patterns = [Op.RESTART, Op.ANALYZE]  # in the first of all situations; only the disruptive one can be vetoed
+    made.tables.bad[patterns] = 50.0, 3.0
+    made.tables.severity[patterns] = 25.0, 3.0
+    made.tables.last_seen[patterns] = 7, 5
+    made.tables.episodes[0] = 9
+    made.refresh()
+    file = run / "checkpoints" / "step_000000001024" / "memory.json"
+    file.parent.mkdir(parents=True)
+    made.save(file)
+    return file, made
 
 
 def open_tab(page: Any, name: str) -> None:

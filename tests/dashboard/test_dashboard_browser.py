@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from tests.dashboard.conftest import Dashboard, open_tab, plant_run, visit
+from tests.dashboard.conftest import Dashboard, open_tab, plant_memory, plant_run, visit
 
 pytestmark = pytest.mark.browser
 
@@ -129,7 +129,7 @@ def test_a_wrong_setting_is_one_line(browser: Any, dashboard: Dashboard) -> None
 
 @pytest.fixture
 def two_runs(dashboard: Dashboard) -> list[Path]:
-    """Two runs: the one that was trained above, or else a small one, and a copy of it."""
+    """Two small runs with curves."""
     return [plant_run(dashboard.runs, "a", [0.0, 1.0, 2.0]), plant_run(dashboard.runs, "b", [2.0, 1.0, 3.0])]
 
 
@@ -155,6 +155,25 @@ def test_two_runs_overlaid_and_one_deleted(browser: Any, dashboard: Dashboard, t
     page.get_by_role("alert").filter(has_text="ppo/b").wait_for(timeout=20_000)
     assert "Traceback" not in page.content() and page.faults == []
     page.context.close()
+
+
+def test_memory_shows_what_it_vetoes(browser: Any, dashboard: Dashboard) -> None:
+    """The newest memory is shown unasked: that of the planted run, which claims to be of 2030."""
+    run = plant_run(dashboard.runs, "m", [0.0, 1.0])
+    file, _ = plant_memory(run)
+    page = visit(browser, dashboard)
+    open_tab(page, "Memory")
+    patterns = page.get_by_role("table", name="Patterns")
+    until(lambda: patterns.locator("tbody tr").count() == 2, what="both patterns")
+    assert patterns.get_by_text("veto", exact=True).count() == 1
+    page.get_by_label("Only what it vetoes").check()
+    until(lambda: patterns.locator("tbody tr").count() == 1, what="what is vetoed")
+    file.write_text('{"format": 1}')
+    page.get_by_label("Only what it vetoes").uncheck()
+    page.get_by_role("alert").filter(has_text="not a saved immune memory").wait_for()
+    assert page.faults == []
+    page.context.close()
+    shutil.rmtree(run)
 
 
 def test_two_browsers_do_not_see_each_other(browser: Any, dashboard: Dashboard, two_runs: list[Path]) -> None:

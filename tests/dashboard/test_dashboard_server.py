@@ -21,7 +21,6 @@ pytest.importorskip("gradio", reason="Gradio is not installed: pip install 'clou
 import gradio as gr
 
 from cloudrl.errors import UserError
-from cloudrl.memory.immune import ImmuneMemory
 from cloudrl.reward.bill import BILL_PARTS
 from evaluation.dashboard import results
 from evaluation.dashboard.folders import Folders
@@ -29,7 +28,7 @@ from evaluation.dashboard.jobs import Jobs
 from evaluation.dashboard.server import PAGE_POLICY, make_server
 from evaluation.dashboard.tabs import compare, evaluate, memory, monitor, train
 from evaluation.results import AgentResult, Results, Suite
-from tests.dashboard.conftest import plant_run
+from tests.dashboard.conftest import plant_memory, plant_run
 
 WORLDS = 6
 
@@ -207,16 +206,9 @@ def test_memory_shows_patterns_and_vetoes(folders: Folders) -> None:
     view = memory._View(folders)
     assert "There is no immune memory" in view.show(None, False)
     run = plant_run(folders.runs, "a", [1.0])
-    made = ImmuneMemory()
-    made.tables.bad[:2] = 50.0, 3.0
-    made.tables.severity[:2] = 25.0, 3.0
-    made.tables.last_seen[:2] = 7, 5
-    made.tables.episodes[0] = 9
-    made.refresh()
+    file, made = plant_memory(run)
     vetoed = [row["signature"] for row in made.top(5) if row["vetoed"]]
-    folder = run / "checkpoints" / "step_000000001024"
-    folder.mkdir(parents=True)
-    made.save(folder / "memory.json")
+    assert len(vetoed) == 1
     (label, name), = memory.memories(folders)  # fmt: skip
     assert "step 1,024" in label
     html = view.show(name, False)
@@ -224,11 +216,11 @@ def test_memory_shows_patterns_and_vetoes(folders: Folders) -> None:
         assert row["signature"].replace("<", "&lt;").replace(">", "&gt;") in html
     assert html.count('<th scope="row"') == 2 and html.count("class=miss>veto") == len(vetoed)
     assert view.show(name, True).count('<th scope="row"') == len(vetoed)
-    (folder / "memory.json").write_text(json.dumps({"format": 1}))
+    file.write_text(json.dumps({"format": 1}))
     assert "not a saved immune memory" in view.show(name, False)
     for outside in ("../x", "/etc/passwd"):
         assert "refused" in view.show(outside, False)
-    (folder / "memory.json").unlink()
+    file.unlink()
     assert "gone" in view.show(name, False)
 
 
