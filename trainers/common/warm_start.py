@@ -27,7 +27,7 @@ from cloudrl.seeding import TRAIN_SEEDS
 from cloudrl.simulator import Simulator
 from evaluation.agents.networks import action_logits_and_values, policy_inputs, policy_outputs
 
-_CLIP = 60.0  # baseline ticks
+CLIP = 60.0  # baseline ticks
 _RECENT = 800  # batches of labels that may be drawn again
 _BATCHES_PER_UPDATE = 8
 
@@ -62,7 +62,7 @@ def warm_start(
                         group["lr"] = settings.learning_rate * max(0.05, 1.0 - done)
                     for _ in range(settings.updates):
                         loss = _update(policy, optimizer, batches, settings.sharpness, rng)
-                worth = np.clip(measured.result(), -_CLIP, _CLIP)
+                worth = np.clip(measured.result(), -CLIP, CLIP)
                 worth[candidates == sim.noop] = np.nan  # fewer actions than candidates: filled up with NOOP
                 batches.append(
                     (
