@@ -3,8 +3,8 @@
     python scripts/worth_tails.py                      Medium
     python scripts/worth_tails.py --scenario easy --worlds 128
 
-Random admissible actions on days on which one tick in twenty has another random action, measured by forks to the end
-of the day against doing nothing, as the warm start of trainers.ppo measures them. Unit: baseline ticks.
+Random admissible actions on days on which one tick in twenty has another random action, measured by forks to the
+end of the day against doing nothing, as the warm start of trainers.ppo measures them. Unit: baseline ticks.
 """
 
 from __future__ import annotations
