@@ -9,7 +9,8 @@ import shutil
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -89,6 +90,17 @@ def plant_memory(run: Path) -> tuple[Path, ImmuneMemory]:
     file.parent.mkdir(parents=True)
     made.save(file)
     return file, made
+
+
+def until(holds: Callable[[], Any], seconds: float = 90.0, what: str = "") -> Any:
+    """Wait for something, and return it."""
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        value = holds()
+        if value:
+            return value
+        time.sleep(0.25)
+    raise AssertionError(f"did not happen within {seconds:.0f} s: {what or holds}")
 
 
 def open_tab(page: Any, name: str) -> None:

@@ -7,13 +7,12 @@ import re
 import shutil
 import subprocess
 import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.dashboard.conftest import Dashboard, open_tab, plant_memory, plant_run, visit
+from tests.dashboard.conftest import Dashboard, open_tab, plant_memory, plant_run, until, visit
 
 pytestmark = pytest.mark.browser
 
@@ -21,17 +20,6 @@ TABS = ("Train", "Monitor", "Evaluate", "Compare", "Episode", "Memory", "CloudEn
 TINY = "+debug=short ppo.total_timesteps=200000 ppo.checkpoint_every=1e9 ppo.eval_every=1e9"
 """Begins within seconds, and would go on for longer than any test waits."""
 AXE = "axe-core@4.11.0"
-
-
-def until(holds: Callable[[], Any], seconds: float = 90.0, what: str = "") -> Any:
-    """Wait for something, and return it."""
-    end = time.monotonic() + seconds
-    while time.monotonic() < end:
-        value = holds()
-        if value:
-            return value
-        time.sleep(0.25)
-    raise AssertionError(f"did not happen within {seconds:.0f} s: {what or holds}")
 
 
 def pick(page: Any, label: str, *texts: str) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -21,7 +20,7 @@ from evaluation.dashboard.curves import first_tags, panels, smooth, step_text
 from evaluation.dashboard.folders import Folders
 from evaluation.dashboard.jobs import Job, Jobs
 from evaluation.dashboard.records import find_runs, read_curves, run_folder
-from tests.dashboard.conftest import plant_run
+from tests.dashboard.conftest import plant_run, until
 
 # ---- folders ---------------------------------------------------------------------------------------------------
 
@@ -217,13 +216,6 @@ def jobs() -> Iterator[Jobs]:
     registry = Jobs()
     yield registry
     registry.close(wait=0.2)
-
-
-def until(holds: Callable[[], object], seconds: float = 20.0) -> None:
-    end = time.monotonic() + seconds
-    while not holds():
-        assert time.monotonic() < end
-        time.sleep(0.02)
 
 
 @pytest.mark.parametrize("terminal", [False, True])
