@@ -16,6 +16,8 @@ STEPS = {"ppo": "ppo.total_timesteps", "grpo": "grpo.steps"}
 REFUSED = ("runs_dir", "resume", "trust", "progress_bar", "hydra")
 """Keys that the dashboard sets itself, or that only a person at a command line may set: they say where files are
 written and whose pickled files are loaded."""
+ON_DISK = ("ppo", "ppo-best", "llm")
+"""Kinds of agents that a page may name by their path, inside the runs folder. Others run code or ask a server."""
 _NO_SCENARIO = ("base", "topologies", "estate")
 _ROOT = Path(CONFIG_DIR)
 
@@ -44,6 +46,33 @@ def _names(group: str) -> list[str]:
     return sorted((p.stem for p in (_ROOT / group).glob("*.yaml")), key=lambda n: (order.get(n, 99), n))
 
 
+def suite(folders: Folders, name: str) -> str:
+    """The suite that a page may name: one that ships, scaled-<n>, or an estate's file inside the runs folder."""
+    name = name.strip()
+    if name in suites() or re.fullmatch(r"scaled-\d+", name):
+        return name
+    if name.endswith((".yaml", ".yml")):
+        return shown(folders.inside(name))
+    raise UserError(
+        f"suite {name}: choose one of the list, scaled-<n>, or an estate's file inside the runs folder"
+    )
+
+
+def agent(folders: Folders, spec: str) -> str:
+    """The spec of an agent that a page may ask for. Raises UserError for others."""
+    spec = spec.strip()
+    if not spec:
+        raise UserError("choose an agent")
+    kind, colon, path = spec.partition(":")
+    if not colon:
+        return spec
+    if kind not in ON_DISK:
+        raise UserError(
+            f"{spec}: agents of kind {kind} are for the command line; here: a name, ppo:, ppo-best: or llm:"
+        )
+    return f"{kind}:{shown(folders.inside(Path.cwd() / path))}"
+
+
 def train(folders: Folders, trainer: str, world: str, steps: object, seed: object, more: str) -> list[str]:
     """Arguments of a new training. Raises UserError for what the dashboard does not pass on."""
     _check_trainer(trainer)
@@ -53,7 +82,7 @@ def train(folders: Folders, trainer: str, world: str, steps: object, seed: objec
     out = ["-m", f"trainers.{trainer}", *world.split(), f"seed={_whole(seed, 'seed', 0)}"]
     if steps not in (None, ""):
         out.append(f"{STEPS[trainer]}={_whole(steps, 'steps', 1)}")
-    return [*out, *overrides(more), *_ours(folders)]
+    return [*out, *overrides(folders, more), *_ours(folders)]
 
 
 def resume(folders: Folders, trainer: str, run: Path, steps: object, more: str) -> list[str]:
@@ -62,21 +91,24 @@ def resume(folders: Folders, trainer: str, run: Path, steps: object, more: str) 
     out = ["-m", f"trainers.{trainer}", f"resume={quoted(shown(run))}"]
     if steps not in (None, ""):
         out.append(f"{STEPS[trainer]}={_whole(steps, 'steps', 1)}")
-    return [*out, *overrides(more), *_ours(folders)]
+    return [*out, *overrides(folders, more), *_ours(folders)]
 
 
-def evaluate(folders: Folders, suite: str, agents: Sequence[str], seeds: str, more: str) -> list[str]:
+def evaluate(folders: Folders, suite_name: str, agents: Sequence[str], seeds: str, more: str) -> list[str]:
     """Arguments of an evaluation."""
     if not agents:
         raise UserError("choose at least one agent")
-    chosen = ",".join(quoted(agent.strip()) for agent in agents if agent.strip())
-    out = ["-m", "evaluation.run", f"suite={quoted(suite.strip())}", f"agents=[{chosen}]"]
-    out += [f"seeds={quoted(seeds.strip())}", *overrides(more), f"runs_dir={quoted(shown(folders.runs))}"]
-    return out
+    chosen = ",".join(quoted(agent(folders, spec)) for spec in agents)
+    out = ["-m", "evaluation.run", f"suite={quoted(suite(folders, suite_name))}", f"agents=[{chosen}]"]
+    out += [f"seeds={quoted(seeds.strip())}", *overrides(folders, more)]
+    return [*out, f"runs_dir={quoted(shown(folders.runs))}"]
 
 
-def overrides(text: str) -> list[str]:
-    """Further settings, as on a command line. Raises UserError for flags and for keys that are refused."""
+def overrides(folders: Folders, text: str) -> list[str]:
+    """Further settings, as on a command line.
+
+    Raises UserError for flags, for keys that are refused, and for files and folders outside the runs folder.
+    """
     try:
         parts = shlex.split(text or "")
     except ValueError as error:
@@ -89,6 +121,10 @@ def overrides(text: str) -> list[str]:
             raise UserError(f"further settings: {key}: this is for the command line, not for a page")
         if "=" not in part and not part.startswith("~"):
             raise UserError(f"further settings: {part}: write key=value")
+        for word in re.findall(r"[^\s,:=\[\]{}()'\"]+", part.partition("=")[2]):
+            path = Path(word).expanduser()
+            if ("/" in word or word.startswith("~")) and (Path.cwd() / path).exists():
+                folders.inside(Path.cwd() / path)
     return parts
 
 

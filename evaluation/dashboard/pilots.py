@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import re
 import threading
 from collections import OrderedDict
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -24,8 +22,6 @@ from evaluation.dashboard.playthrough import Playthrough
 from evaluation.replay import rules_of
 from evaluation.suites import find_scenario
 
-ON_DISK = ("ppo", "ppo-best", "llm")
-"""Kinds of agents that a page may name by their path, inside the runs folder. Others run code or ask a server."""
 _MOST_KEPT = 3  # loaded agents
 _LARGEST = 100  # resources of a scaled suite
 
@@ -69,25 +65,18 @@ class ReplayPilot:
 
 
 def suite(folders: Folders, name: str) -> Scenario:
-    """A suite that ships, scaled-<n>, or an estate's file inside the runs folder. Raises UserError."""
-    name = (name or "").strip()
-    scaled = re.fullmatch(r"scaled-(\d+)", name)
-    if scaled and int(scaled[1]) > _LARGEST:
+    """A suite that a page may name, and that can be drawn. Raises UserError."""
+    spec = commands.suite(folders, name)
+    if spec.startswith("scaled-") and int(spec.removeprefix("scaled-")) > _LARGEST:
         raise UserError(f"suite {name}: the page draws up to {_LARGEST} resources")
-    if name in commands.suites() or scaled:
-        return find_scenario(name)
-    if name.endswith((".yaml", ".yml")):
-        return find_scenario(str(folders.inside(name)))
-    raise UserError(
-        f"suite {name}: choose one of the list, scaled-<n>, or an estate's file inside the runs folder"
-    )
+    return find_scenario(spec)
 
 
 def with_agent(folders: Folders, suite_name: str, seed: object, spec: str, mode: SafetyConfig) -> Playthrough:
     """A world of a suite, played by an agent. Raises UserError, and whatever the making of an agent raises."""
     scenario, number = suite(folders, suite_name), _seed(seed)
     context = Context(scenario, actions=mode.actions)
-    (entry,) = find([_allowed(folders, spec)], context)[:1]
+    (entry,) = find([commands.agent(folders, spec)], context)[:1]
     player = _LOADED.get(entry, context) if entry.slow or ":" in entry.spec else build(entry, context)
     return Playthrough(scenario, number, AgentPilot(player, scenario, number, mode), mode, entry.name)
 
@@ -116,21 +105,6 @@ def of_evaluation(folders: Folders, run: str, agent: str, seed: object) -> Playt
     return play
 
 
-def _allowed(folders: Folders, spec: str) -> str:
-    """The spec of an agent that a page may ask for. Raises UserError for others."""
-    spec = (spec or "").strip()
-    kind, colon, path = spec.partition(":")
-    if not colon:
-        if not spec:
-            raise UserError("choose an agent")
-        return spec
-    if kind not in ON_DISK:
-        raise UserError(
-            f"{spec}: agents of kind {kind} are for the command line; here: a name, ppo:, ppo-best: or llm:"
-        )
-    return f"{kind}:{folders.inside(Path.cwd() / path)}"
-
-
 def _seed(value: object) -> int:
     try:
         seed = int(str(value).strip())
@@ -150,7 +124,7 @@ class _Loaded:
 
     def get(self, entry: Any, context: Context) -> Player:
         key = (entry.identity, context.scenario.name)
-        if not entry.spec.startswith(ON_DISK):  # planners remember what they planned
+        if not entry.spec.startswith(commands.ON_DISK):  # planners remember what they planned
             return build(entry, context)
         with self._lock:
             player = self._players.pop(key, None) or build(entry, context)

@@ -159,13 +159,51 @@ def test_settings_that_a_page_may_not_pass_on(folders: Folders, text: str) -> No
         commands.train(folders, "ppo", "scenario=easy", "", "0", text)
 
 
+@pytest.mark.parametrize("kind", ["ppo", "ppo-best", "llm"])
+@pytest.mark.parametrize("path", ["/etc", "../../secret.txt", "~", "runs/../secret.txt"])
+def test_an_agent_outside_is_not_evaluated(
+    folders: Folders, kind: str, path: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(folders.runs.parent)
+    with pytest.raises(UserError, match="outside the runs folder"):
+        commands.evaluate(folders, "easy", ["noop", f"{kind}:{path}"], "public", "")
+
+
+@pytest.mark.parametrize("spec", ["python:os:system", "endpoint:http://127.0.0.1#m"])
+def test_an_agent_that_runs_code_is_not_evaluated(folders: Folders, spec: str) -> None:
+    with pytest.raises(UserError, match="for the command line"):
+        commands.evaluate(folders, "easy", [spec], "public", "")
+
+
+def test_a_suite_outside_is_not_evaluated(folders: Folders) -> None:
+    (folders.runs.parent / "mine.yaml").write_text("secret")
+    for suite in ("../mine.yaml", str(folders.runs.parent / "mine.yaml"), "/etc/estate.yml"):
+        with pytest.raises(UserError, match="outside the runs folder"):
+            commands.evaluate(folders, suite, ["noop"], "public", "")
+    assert commands.evaluate(folders, "mine.yaml", ["noop"], "public", "")[2].endswith("mine.yaml")
+
+
+@pytest.mark.parametrize("setting", ["scenario.path=%s", "memory.path='%s'", "++memory={path:%s}", "x=[1,%s]"])
+def test_settings_do_not_name_files_outside(
+    folders: Folders, setting: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(folders.runs.parent)
+    for secret in (str(folders.runs.parent / "secret.txt"), "./secret.txt", "runs/../secret.txt", "~/"):
+        with pytest.raises(UserError, match="outside the runs folder"):
+            commands.train(folders, "ppo", "scenario=easy", "", "0", f'"{setting % secret}"')
+    (folders.runs / "mine.json").write_text("{}")
+    commands.train(folders, "ppo", "scenario=easy", "", "0", f'"{setting % "runs/mine.json"}"')
+
+
 def test_commands(folders: Folders) -> None:
     train = commands.train(folders, "grpo", "+curriculum=easy", "1e3", "7", "grpo.group=4 'model.path=a b'")
     assert train[:5] == ["-m", "trainers.grpo", "+curriculum=easy", "seed=7", "grpo.steps=1000"]
     assert train[5:7] == ["grpo.group=4", "model.path=a b"]
     assert train[7].startswith("runs_dir=") and train[8] == "progress_bar=false"
-    found = commands.evaluate(folders, "easy", ["noop", "ppo:runs/a b/it's"], "10000-10003", "")
-    assert found[2:5] == ["suite=easy", "agents=[noop,'ppo:runs/a b/it\\'s']", "seeds=10000-10003"]
+    run = folders.runs / "a b" / "it's"
+    found = commands.evaluate(folders, "easy", ["noop", f"ppo:{run}"], "10000-10003", "")
+    quoted = str(run).replace("'", "\\'")
+    assert found[2:5] == ["suite=easy", f"agents=[noop,'ppo:{quoted}']", "seeds=10000-10003"]
     for steps in ("0", "x", "1.5", "-3", "inf", "1e999"):
         with pytest.raises(UserError, match="steps"):
             commands.train(folders, "ppo", "scenario=easy", steps, "0", "")

@@ -31,12 +31,12 @@ def build(folders: Folders, jobs: Jobs) -> None:
             with gr.Column(scale=2, min_width=300):
                 suite = gr.Dropdown(
                     commands.suites(), value="easy", label="Suite", allow_custom_value=True,
-                    info="Or scaled-<n>, or the yaml file of your own estate.",
+                    info="Or scaled-<n>, or an estate's yaml file inside the runs folder.",
                 )  # fmt: skip
                 agents = gr.Dropdown(
                     ["noop", "random", "handwritten", "runbook"], value=["random", "handwritten", "runbook"],
                     multiselect=True, allow_custom_value=True, label="Agents",
-                    info="Or type one: python:<module>:<class>, endpoint:<url>#<model>. noop is always played.",
+                    info="Or ppo:<run>, llm:<run> inside the runs folder. noop is always played.",
                 )  # fmt: skip
                 seeds = gr.Dropdown(
                     SEEDS, value="20000-20019", allow_custom_value=True, label="Worlds",
